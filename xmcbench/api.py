@@ -165,7 +165,7 @@ def evaluate(
     if not all(isinstance(each, np.ndarray) and each.ndim == 2 for each in (answer.indices, answer.scores)):
         raise MethodError("indices and scores of predictions must be arrays of shape [n, k]", "see `xmcbench.TopK`")
     answer.check(len(data.test), answer.k, len(data.labels))
-    removed = data.filter(data.chosen_filter(filter))
+    removed = data.filter(data.choose_filter(filter))
     weights = None
     if len(data.train) >= MIN_INSTANCES:  # else PSP is left out
         weights = inverse_propensity(data.train_pairs(), *data.propensity)

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from xmcbench import parameters
-from xmcbench.data.xc_text import write_instances, write_labels
+from xmcbench.data.sources.xc_raw import write_instances, write_labels
 from xmcbench.environment import Compute
 from xmcbench.errors import MethodError, Unavailable, XmcbenchError, told
 from xmcbench.method import Method

@@ -248,8 +248,8 @@ def shown_filter(planned: Plan, name: str | None) -> str:
     Raises UsageError where a dataset does not have the named one, or that of its card, which its records are made with.
     """
     datasets = {each.dataset.digest: each.dataset for each in planned.cells}
-    own = {dataset.chosen_filter(None) for dataset in datasets.values()}
-    found = {dataset.chosen_filter(name) for dataset in datasets.values()} if name else own
+    own = {dataset.choose_filter(None) for dataset in datasets.values()}
+    found = {dataset.choose_filter(name) for dataset in datasets.values()} if name else own
     return found.pop() if len(found) == 1 else ""
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench.data.compression import lines, open_source
+from xmcbench.data.text_files import lines, open_source
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_file
 from xmcbench.topk import TopK

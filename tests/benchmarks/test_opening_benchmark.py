@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from xmcbench.data.imitation import imitate
+from xmcbench.data.synthesis import imitate
 
 SECONDS, MEBIBYTES = 1.0, 200
 #: Files that were changed just now are hashed again.

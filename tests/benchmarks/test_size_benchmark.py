@@ -20,7 +20,7 @@ from itertools import pairwise
 
 import pytest
 
-from xmcbench.data.imitation import imitate
+from xmcbench.data.synthesis import imitate
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the peak memory of children is in KiB on Linux only"),

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from xmcbench import Artifacts, load_dataset, usable_cores
-from xmcbench.data.imitation import imitate
+from xmcbench.data.synthesis import imitate
 from xmcbench.methods.tfidf import Tfidf
 
 DEPTH = 100

@@ -1,4 +1,4 @@
-"""What an audit of a dataset finds, and what it does not."""
+"""Findings of an audit of a dataset."""
 
 import gzip
 import json
@@ -15,8 +15,7 @@ from tokenizers.pre_tokenizers import Whitespace
 
 from xmcbench import load_dataset
 from xmcbench.data import audit as audits
-from xmcbench.data.audit import NEAR, audit, near_pairs
-from xmcbench.data.tokenizer import unknown_letters
+from xmcbench.data.audit import NEAR, audit, near_pairs, unknown_letters
 
 
 @pytest.fixture
@@ -46,8 +45,8 @@ def planted(tiny):
 
 
 def test_what_is_planted_is_found(planted):
-    found = {(each.side, each.kind): each for each in audit(load_dataset(planted)).findings}
-    assert {key: each.rows for key, each in found.items()} == {
+    found = {(finding.side, finding.kind): finding for finding in audit(load_dataset(planted)).findings}
+    assert {key: finding.rows for key, finding in found.items()} == {
         ("training instances", "are empty"): 1,
         ("training instances", "have the text of other training instances"): 2,
         ("labels", "have the text of another label"): 2,
@@ -59,7 +58,7 @@ def test_what_is_planted_is_found(planted):
     assert str(found["training instances", "are empty"]) == "1 of 60 training instances (1.67%) is empty"
     assert str(replace(found["training instances", "are empty"], rows=2)).endswith("(3.33%) are empty")
     exact = audit(load_dataset(planted), near=False)
-    assert not any("near duplicates" in each.kind for each in exact.findings)
+    assert not any("near duplicates" in finding.kind for finding in exact.findings)
 
 
 def test_a_clean_dataset_has_no_finding(tiny):
@@ -72,7 +71,7 @@ def test_a_clean_dataset_has_no_finding(tiny):
 @pytest.fixture
 def tokenizer(tmp_path):
     """The folder of a model that reads Latin letters only."""
-    pieces = ["[UNK]", *ascii_lowercase, *(f"##{each}" for each in ascii_lowercase)]
+    pieces = ["[UNK]", *ascii_lowercase, *(f"##{letter}" for letter in ascii_lowercase)]
     made = Tokenizer(WordPiece({piece: number for number, piece in enumerate(pieces)}))
     made.normalizer = Lowercase()
     made.pre_tokenizer = Whitespace()
@@ -85,7 +84,7 @@ def tokenizer(tmp_path):
 def test_what_a_tokenizer_cannot_read_is_said(inside, planted, tokenizer, tmp_path):
     found = audit(load_dataset(planted), near=False, tokenizer=tokenizer)
     assert found.unread == {"CJK": 1.0, "HIRAGANA": 1.0}
-    assert any(each.startswith("100.0% of the Hiragana letters are unknown") for each in found.warnings())
+    assert any(warning.startswith("100.0% of the Hiragana letters are unknown") for warning in found.warnings())
     shown = inside("data", "info", planted, "--tokenizer", tokenizer).stdout
     assert "warning: 100.0% of the Hiragana letters are unknown to the tokenizer" in shown
     (tmp_path / "file").write_text("{}")
@@ -156,16 +155,16 @@ def test_boilerplate_does_not_make_every_text_a_candidate(monkeypatch):
     random = np.random.RandomState(0)
     words = [f"w{number}" for number in range(60)]
 
-    def changed(times):
+    def change_words(times):
         new = list(words)
         for place in random.choice(60, times, replace=False):
             new[place] = f"x{random.randint(10**6)}"
         return " ".join(new)
 
-    texts, compared = [changed(3) for _ in range(1500)], []
+    texts, compared = [change_words(3) for _ in range(1500)], []
     similarity = audits._similarity
     monkeypatch.setattr(audits, "_similarity", lambda *sides: compared.append(sides) or similarity(*sides))
-    queries = [changed(3) for _ in range(20)]
+    queries = [change_words(3) for _ in range(20)]
     found = near_pairs([*queries, texts[700] + " end"], texts)
     assert len(compared) <= 100 * 21
     assert (20, 700) in found

@@ -77,7 +77,7 @@ def test_a_card_of_what_is_built_is_written_as_it_is_committed(tmp_path):
 
 
 def test_equal_cards_have_equal_bytes_in_whatever_order_they_were_made(tmp_path):
-    def written(turn):
+    def write(turn):
         counts = {"test_pairs": 4, "labels": 3, "train": 2}
         files = {"b.txt": "1" * 64, "a.txt": "2" * 64}
         indices = {"Packages": "3" * 64, "Contents": "4" * 64}
@@ -85,7 +85,7 @@ def test_equal_cards_have_equal_bytes_in_whatever_order_they_were_made(tmp_path)
         write_card(tmp_path / "card.toml", Card("X", "x", "", counts=turn(counts), files=turn(files), build=build))
         return (tmp_path / "card.toml").read_bytes()
 
-    assert written(lambda each: each) == written(lambda each: dict(reversed(each.items())))
+    assert write(lambda each: each) == write(lambda each: dict(reversed(each.items())))
 
 
 @pytest.mark.parametrize(

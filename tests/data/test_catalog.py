@@ -19,12 +19,12 @@ def root(tmp_path, monkeypatch):
     return folder
 
 
-def _listed(slug):
-    return next(each for each in known_datasets() if each.slug == slug)
+def _find(slug):
+    return next(listing for listing in known_datasets() if listing.slug == slug)
 
 
-def test_the_bundled_datasets_are_listed():
-    listed = {each.slug: each for each in known_datasets()}
+def test_the_bundled_datasets_are_find():
+    listed = {listing.slug: listing for listing in known_datasets()}
     assert not listed["lf-debian-20k"].problem
     assert not listed["lf-debian-2k"].problem
     for name in ("lf-amazon-131k", "lf-wikiseealso-320k", "lf-wikipedia-500k", "lf-amazon-1m"):
@@ -40,7 +40,7 @@ def test_a_name_is_found_in_any_case(root, write_folder):
 
 def test_a_folder_without_a_card_is_listed_too(root, write_folder):
     shutil.move(write_folder(), root / "My Tea")
-    assert _listed("my-tea").folder == root / "My Tea"
+    assert _find("my-tea").folder == root / "My Tea"
     assert load_dataset("my tea").counts()["labels"] == 3
 
 
@@ -64,7 +64,7 @@ def test_a_folder_here_is_meant_where_the_name_has_a_card_alone(root, write_fold
 def test_names_in_any_script_are_names(root, write_folder):
     for name in ("日本", "中国", "Чай 3"):
         shutil.move(write_folder(), root / name)
-    assert {"日本", "中国", "чай-3"} <= {each.slug for each in known_datasets()}
+    assert {"日本", "中国", "чай-3"} <= {listing.slug for listing in known_datasets()}
     assert load_dataset("中国").name == "中国"
 
 
@@ -73,7 +73,7 @@ def test_two_folders_of_one_name_are_not_taken_for_each_other(root, write_folder
     for name in ("My_Tea", "my-tea"):
         shutil.move(write_folder(), root / name)
     said = f"{root / 'My_Tea'} and my-tea beside it have the same name my-tea: rename one"
-    assert _listed("my-tea").problem == said
+    assert _find("my-tea").problem == said
     with pytest.raises(DataError, match="rename one"):
         load_dataset("my-tea")
     assert load_dataset(root / "My_Tea").counts()["labels"] == 3
@@ -93,7 +93,7 @@ def test_a_folder_that_may_not_be_read_is_passed_over(root, write_folder, monkey
 
     monkeypatch.setattr(Path, "is_file", is_file)
     assert load_dataset("mine").counts()["labels"] == 3
-    assert "private" not in {each.slug for each in known_datasets()}
+    assert "private" not in {listing.slug for listing in known_datasets()}
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(root):
@@ -123,7 +123,7 @@ def test_data_that_are_not_here_say_where_to_get_them(root):
 
 def test_data_and_card_may_lie_in_different_folders(root, write_folder):
     shutil.move(write_folder(), root / "LF-Amazon-131K")
-    listing = _listed("lf-amazon-131k")
+    listing = _find("lf-amazon-131k")
     assert (listing.folder, listing.problem) == (root / "LF-Amazon-131K", "")
     assert load_dataset("lf-amazon-131k").propensity == (0.6, 2.6)
 
@@ -137,7 +137,7 @@ def test_the_users_folder_goes_before_the_bundled_one(root, write_folder):
 def test_a_broken_card_is_a_row_with_its_reason(root):
     (root / "broken").mkdir()
     (root / "broken" / "card.toml").write_text("nmae = 'x'")
-    assert "unknown field `nmae`" in _listed("broken").problem
+    assert "unknown field `nmae`" in _find("broken").problem
     with pytest.raises(DataError, match="unknown field `nmae`"):
         load_dataset("broken")
 
@@ -146,12 +146,12 @@ def test_a_card_without_data_says_how_to_build_them(root):
     (root / "tea").mkdir()
     build = '[build]\nrecipe = "debian-packages"\nrelease = "r"\ncomponent = "c"\narchitecture = "a"\n'
     (root / "tea" / "card.toml").write_text(CARD + build)
-    assert "xmcbench data build tea-3" in _listed("tea-3").hint
+    assert "xmcbench data build tea-3" in _find("tea-3").hint
 
 
 def test_a_folder_that_does_not_exist_is_passed_over(root, monkeypatch):
     monkeypatch.setenv("XMCBENCH_DATASETS", str(root / "none"))
-    assert _listed("lf-debian-2k")
+    assert _find("lf-debian-2k")
 
 
 def test_an_installed_package_finds_its_data_under_share(tmp_path, monkeypatch):
@@ -162,7 +162,7 @@ def test_an_installed_package_finds_its_data_under_share(tmp_path, monkeypatch):
     (tmp_path / "share" / "xmcbench" / "datasets" / "x" / "card.toml").write_text(CARD)
     monkeypatch.setattr("xmcbench.storage.shipped.__file__", str(module))
     monkeypatch.setattr("xmcbench.storage.shipped.sysconfig.get_path", lambda *_: str(tmp_path))
-    assert [each.slug for each in known_datasets()] == ["tea-3"]
+    assert [listing.slug for listing in known_datasets()] == ["tea-3"]
 
 
 def test_the_default_is_the_dataset_whose_card_says_so(root):
@@ -176,7 +176,7 @@ def test_the_default_is_the_dataset_whose_card_says_so(root):
 
 
 def test_without_a_default_a_dataset_must_be_named(root, monkeypatch):
-    monkeypatch.setattr("xmcbench.data.catalog.bundled", list)
+    monkeypatch.setattr("xmcbench.data.catalog.find_bundled", list)
     (root / "tea").mkdir()
     (root / "tea" / "card.toml").write_text(CARD)
     with pytest.raises(UsageError, match=r"no dataset is given \(--dataset NAME\|FOLDER"):

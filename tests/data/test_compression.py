@@ -3,7 +3,7 @@ import lzma
 
 import pytest
 
-from xmcbench.data.compression import atomic_gzip, find_source, open_source
+from xmcbench.data.text_files import atomic_gzip, find_source, open_source
 from xmcbench.errors import DataError
 
 

@@ -7,9 +7,8 @@ import pytest
 
 from xmcbench.data import store
 from xmcbench.data.sources import Place
-from xmcbench.data.sources.xc_raw import XCRaw, json_part
-from xmcbench.data.store import corpus, kept, open_corpus
-from xmcbench.data.xc_text import write_labels
+from xmcbench.data.sources.xc_raw import XCRaw, json_part, write_labels
+from xmcbench.data.store import get_cached, get_corpus, open_corpus
 from xmcbench.errors import DataError, StorageError
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.fingerprint import fingerprint, fingerprint_of
@@ -22,7 +21,7 @@ def _own_cache(tmp_path, monkeypatch):
 
 
 def labels_of(path):
-    return corpus(json_part(path, "labels"), XCRaw(Place(str(path.parent), path.parent)))
+    return get_corpus(json_part(path, "labels"), XCRaw(Place(str(path.parent), path.parent)))
 
 
 def test_the_cache_lies_where_it_is_told_to(tmp_path, monkeypatch):
@@ -106,7 +105,7 @@ def test_a_missing_source_is_said(tmp_path):
 def test_two_readers_at_once_read_once(tmp_path):
     write_labels(tmp_path / "lbl.json", [(str(row), f"label {row}") for row in range(2000)])
     with ThreadPoolExecutor(4) as pool:
-        folders = {each.folder for each in pool.map(lambda _: labels_of(tmp_path / "lbl.json"), range(8))}
+        folders = {corpus.folder for corpus in pool.map(lambda _: labels_of(tmp_path / "lbl.json"), range(8))}
     assert len(folders) == 1
 
 
@@ -114,7 +113,7 @@ def test_a_cache_that_cannot_be_written_is_said(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XMCBENCH_CACHE", str(tmp_path / "file" / "below"))
     with pytest.raises(StorageError, match="XMCBENCH_CACHE"):
-        kept("kind", {}, lambda folder: None)
+        get_cached("kind", {}, lambda folder: None)
 
 
 def test_damaged_facts_are_said(tmp_path):

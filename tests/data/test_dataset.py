@@ -196,6 +196,6 @@ def test_a_file_other_than_the_cards_is_refused(write_folder):
 def test_the_filter_of_a_card_that_the_dataset_lacks_is_said_to_be_of_the_card(write_folder):
     dataset = load_dataset(write_folder(card__toml='name = "D"\nslug = "d"\nfilter = "file"\n'))
     with pytest.raises(UsageError, match="D has no filter 'file'") as caught:
-        dataset.chosen_filter(None)
+        dataset.choose_filter(None)
     assert caught.value.hint == "change filter in its card.toml; it has: none, self"
-    assert dataset.chosen_filter("none") == "none"
+    assert dataset.choose_filter("none") == "none"

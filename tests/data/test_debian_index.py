@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from xmcbench.data import build, fetch, load_dataset, verify
 from xmcbench.data.card import read_card, write_card
-from xmcbench.data.recipes.debian_packages.index import index_digest, read_packages, trains, version_key
+from xmcbench.data.recipes.debian_packages import is_training, read_packages, version_key
+from xmcbench.data.text_files import sha256_unpacked
 from xmcbench.errors import DataError, UnknownName, UsageError
 
 PACKAGES = """\
@@ -88,7 +89,7 @@ def card(tmp_path, monkeypatch, indices):
     monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "sets"))
     path = tmp_path / "sets" / "letters" / "card.toml"
     path.parent.mkdir(parents=True)
-    sums = {name: index_digest(indices / name) for name in ("Packages", "Translation-en")}
+    sums = {name: sha256_unpacked(indices / name) for name in ("Packages", "Translation-en")}
     path.write_text(
         'name = "Letters"\nslug = "letters"\nrelease = "Greek 1"\n[build]\nrecipe = "debian-packages"\n'
         'release = "greek"\ncomponent = "main"\narchitecture = "amd64"\n[build.indices]\n'
@@ -113,7 +114,7 @@ def test_a_package_has_one_line_texts_and_its_relations(indices):
 def test_other_fields_and_another_language(indices):
     (indices / "Packages").write_text(PACKAGES.replace("Suggests: alpha", "Depends: alpha, gamma"))
     packages = read_packages(indices / "Packages", indices / "Translation-en", ("Depends", "Enhances"))
-    assert {name: sorted(each.related) for name, each in packages.items()} == {
+    assert {name: sorted(package.related) for name, package in packages.items()} == {
         "alpha": [],
         "beta": [],
         "gamma": ["alpha"],
@@ -130,7 +131,7 @@ def test_a_card_says_fields_and_language(card, indices):
     text = (indices / "Translation-de").read_text().replace("Description-en", "Description-de")
     (indices / "Translation-de").write_text(text)
     recipe = read_card(card)
-    sums = {name: index_digest(indices / name) for name in ("Packages", "Translation-de")}
+    sums = {name: sha256_unpacked(indices / name) for name in ("Packages", "Translation-de")}
     made = replace(recipe.build, relations=("Suggests", "Recommends"), language="de", indices=sums)
     write_card(card, replace(recipe, build=made))
     assert read_card(card).build == made
@@ -185,7 +186,11 @@ def test_two_builds_are_byte_for_byte_the_same(card, indices, tmp_path):
 def test_a_built_dataset_holds_the_pairs(card, indices):
     build("letters", indices=indices)
     dataset = load_dataset("letters")
-    assert {name: trains(name) for name in ("alpha", "beta", "gamma")} == {"alpha": True, "beta": False, "gamma": False}
+    assert {name: is_training(name) for name in ("alpha", "beta", "gamma")} == {
+        "alpha": True,
+        "beta": False,
+        "gamma": False,
+    }
     assert list(dataset.train) == ["alpha - first letter\tIt is the first one. * of the alphabet"]
     assert list(dataset.test.uids) == ["beta", "gamma"]
     assert dataset.train_pairs().toarray().tolist() == [[0, 1, 1, 1]]
@@ -204,7 +209,7 @@ def test_indices_of_another_release_are_refused_unless_allowed(card, indices, tm
     made = read_card(tmp_path / "other" / "card.toml")
     assert made == built.card
     assert made.release == "other than Greek 1"
-    assert made.build.indices["Packages"] == index_digest(indices / "Packages")
+    assert made.build.indices["Packages"] == sha256_unpacked(indices / "Packages")
     assert verify(tmp_path / "other") == []
 
 
@@ -238,7 +243,7 @@ def test_a_failed_build_leaves_what_was_there(card, indices):
     (indices / "Packages").write_text("Package: alone\nVersion: 1\n")
     path = before / "card.toml"
     made = read_card(path)
-    sums = made.build.indices | {"Packages": index_digest(indices / "Packages")}
+    sums = made.build.indices | {"Packages": sha256_unpacked(indices / "Packages")}
     write_card(path, replace(made, build=replace(made.build, indices=sums)))
     content["card.toml"] = path.read_bytes()
     with pytest.raises(DataError, match="no package of the index refers to another one"):
@@ -308,7 +313,7 @@ def apt(tmp_path, monkeypatch, indices):
         program.write_text(APT.format(codename=codename, folder=indices))
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-        monkeypatch.setattr("xmcbench.data.recipes.debian_packages.archive._HELPER", program)
+        monkeypatch.setattr("xmcbench.data.recipes.apt._HELPER", program)
 
     return install
 
@@ -347,7 +352,7 @@ def next_card(card, indices):
     (indices / "latin-Translation-en").write_text(TRANSLATION.replace("first letter", "changed letter"))
     names = [f"{release}{name}" for release in ("", "latin-") for name in ("Packages", "Translation-en")]
     recipe = read_card(card)
-    sums = {name: index_digest(indices / name) for name in names}
+    sums = {name: sha256_unpacked(indices / name) for name in names}
     write_card(card, replace(recipe, build=replace(recipe.build, next_release="latin", indices=sums)))
     return card
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xmcbench.data import load_dataset
-from xmcbench.data.derivation import draw
+from xmcbench.data.opening import draw
 from xmcbench.data.synthesis import synthesize
 from xmcbench.errors import DataError
 
@@ -87,9 +87,9 @@ def test_corrected_uids_of_a_source_are_seen(write_folder, tmp_path, monkeypatch
         card = _text(wanted, source="source", what=what).replace('slug = "d"', f'slug = "{name}"')
         (tmp_path / "sets" / name / "card.toml").write_text(card)
 
-    def derived(word):
-        instances = [{**each, "uid": each["uid"].replace("wrong", word)} for each in texts]
-        named = [{**each, "uid": each["uid"].replace("right", word)} for each in labels]
+    def derive(word):
+        instances = [{**row, "uid": row["uid"].replace("wrong", word)} for row in texts]
+        named = [{**row, "uid": row["uid"].replace("right", word)} for row in labels]
         folder = write_folder(trn=instances, tst=instances[:3], lbl=named)
         card = folder.joinpath("card.toml")
         card.write_text('name = "source"\nslug = "source"\n')
@@ -98,7 +98,7 @@ def test_corrected_uids_of_a_source_are_seen(write_folder, tmp_path, monkeypatch
         return load_dataset("held"), load_dataset("some")
 
     for word in ("wrong", "right"):
-        held, some = derived(word)
+        held, some = derive(word)
         assert {uid.rstrip("0123456789") for uid in (*held.test.uids, *some.labels.uids)} == {word}
     assert "self" in held.filters
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.sparse import load_npz
 
 from xmcbench.data import export, load_dataset, verify
+from xmcbench.data.sources.xc_raw import write_instances, write_labels
 from xmcbench.data.xc_matrix import read_matrix
-from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.errors import DataError, UnknownName, UsageError
 
 _TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=8)

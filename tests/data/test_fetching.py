@@ -28,7 +28,7 @@ from xmcbench.data.fetching import LOCK, fetch_data
 from xmcbench.data.unpacking import unpack
 from xmcbench.errors import DataError, StorageError, UsageError
 
-QUICK = Patience(timeout_s=0.3, slowest=64, attempts=3, pause_s=0.0)
+QUICK = Patience(timeout_s=0.3, attempts=3, pause_s=0.0)
 CONTENT = bytes(range(256)) * 400
 
 #: What is no head of an answer.
@@ -123,7 +123,7 @@ def test_a_download_goes_on_where_it_broke_off(server, tmp_path, behavior):
     assert len(server.asked) == 2 or behavior == "too long"
     if behavior in ("drops", "stalls"):
         assert server.asked[1] == f"bytes={len(CONTENT) // 2}-"
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_later_call_goes_on_with_what_an_earlier_one_left(server, tmp_path):
@@ -150,7 +150,7 @@ def test_a_whole_part_is_taken_and_a_longer_one_is_not(server, tmp_path, more):
             download(server.url, tmp_path / "file", patience=QUICK)
     else:
         assert download(server.url, tmp_path / "file", patience=QUICK).read_bytes() == CONTENT
-        assert [each.name for each in tmp_path.iterdir()] == ["file"]
+        assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("part", [None, b"of another file"])
@@ -268,7 +268,7 @@ BAD = {
     "a deep path": (tar_of({"a/" * 40 + "x": b"1"}), "leads out of its folder"),
     "too much": (tar_of({"x": bytes(200_000)}), "more than the limit"),
     "too much, zip": (zip_of({"x": bytes(200_000)}), "more than the limit"),
-    "too many": (tar_of({str(each): b"" for each in range(30)}), "more than 20 files"),
+    "too many": (tar_of({str(number): b"" for number in range(30)}), "more than 20 files"),
     "a web page": (b"<!DOCTYPE html><p>sign in", "looks like a web page"),
     "nothing": (b"", "is not an archive"),
     "an empty archive": (zip_of({"x": b"1"})[:-22] + b"", "is damaged|is not an archive"),
@@ -363,9 +363,9 @@ def test_of_two_at_once_one_fetches_and_the_other_takes_what_it_has_fetched(sets
         with subprocess.Popen(command, **options) as second:
             line = second.stderr.readline()
             server.go_on.set()
-            printed = [each.communicate(timeout=60) for each in (first, second)]
+            printed = [process.communicate(timeout=60) for process in (first, second)]
     assert line == f"xmcbench: waiting for another process that downloads {server.url}\n"
-    assert [each.returncode for each in (first, second)] == [0, 0], printed
+    assert [process.returncode for process in (first, second)] == [0, 0], printed
     assert printed[0] == printed[1]
     assert server.asked == [None]
 
@@ -440,7 +440,7 @@ def test_another_dataset_is_not_taken_for_this_one(sets, server, tmp_path):
         with pytest.raises(UsageError, match=r"holds what was fetched from http.*set\.tar\.gz.*, not Gin"):
             fetch_data("gin", out, offline=offline, patience=QUICK)
     assert fetched[0].read_bytes() == content
-    files = {name: each.replace(b"pot", b"pan") for name, each in read_tar(server.content).items()}
+    files = {name: content.replace(b"pot", b"pan") for name, content in read_tar(server.content).items()}
     server.content = tar_of(files)
     assert fetch_data("gin", out, force=True, patience=QUICK) == fetched
     assert "gin.tar.gz" in (out / LOCK).read_text()

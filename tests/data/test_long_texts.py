@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from xmcbench.data import build, load_dataset
 from xmcbench.data.card import read_card
 from xmcbench.data.catalog import find
-from xmcbench.data.compression import sha256_unpacked
 from xmcbench.data.recipes import long_texts
+from xmcbench.data.text_files import find_source, sha256_unpacked
 from xmcbench.errors import DataError
 
 ABSTRACT = "Old maps of the north. " + "They show many small lakes and rivers. " * 6 + "Nobody has drawn them since!"
@@ -77,9 +77,7 @@ def test_what_the_card_pins_is_built(real_data, tmp_path):
     """From the LF-YSO-25K that its card names."""
     source = real_data("LF-YSO-25K")
     card = find("lf-yso-abstracts-dev").card
-    assert {name: sha256_unpacked(long_texts.index_file(source, name)) for name in card.build.indices} == dict(
-        card.build.indices
-    )
+    assert {name: sha256_unpacked(find_source(source, name)) for name in card.build.indices} == card.build.indices
     built = build("lf-yso-abstracts-dev", out=tmp_path / "out", indices=source)
     assert built.as_pinned
     assert replace(read_card(tmp_path / "out" / "card.toml"), build=card.build) == card

@@ -43,7 +43,7 @@ def test_impossible_sizes_are_refused(tmp_path, sizes):
 
 @pytest.mark.parametrize("make", [lambda out: synthesize(out, 5, 5), lambda out: imitate(out, "lf-debian-2k", 0.1)])
 def test_a_folder_whose_name_is_no_name_of_a_dataset(tmp_path, make):
-    """Nothing is made: the data could not be used."""
+    """The data could not be used, so that none are made."""
     with pytest.raises(DataError, match="the name of the folder cannot be the name of a dataset.* 120 bytes"):
         make(tmp_path / ("n" * 121))
     assert not list(tmp_path.iterdir())

@@ -26,7 +26,7 @@ def test_a_folder_without_a_card_is_read_at_least(write_folder):
 
 
 def test_a_full_disk_is_no_finding(exported):
-    """What is read is written to temporary files."""
+    """Loaded data are written to temporary files."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
     try:

@@ -51,8 +51,7 @@ def test_a_filter_is_read_as_it_was_written(tmp_path_factory, pairs, name):
     _same(read_filter(path, *pairs.shape), pairs)
 
 
-def test_blocks_are_joined_at_any_byte(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmcbench.data.xc_matrix._BLOCK", 37)
+def test_a_larger_matrix_is_read_as_it_was_written(tmp_path):
     matrix = random(200, 1000, 0.01, "csr", np.float32, np.random.RandomState(0))
     matrix.sort_indices()
     write_matrix(tmp_path / "m.txt", matrix)
@@ -109,8 +108,7 @@ def test_a_broken_matrix_names_file_and_line(tmp_path, text, reason):
     assert reason in caught.value.message
 
 
-def test_the_line_of_an_error_counts_over_all_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmcbench.data.xc_matrix._BLOCK", 16)
+def test_an_error_far_down_names_its_line(tmp_path):
     (tmp_path / "m.txt").write_text("50 4\n" + "0:1 3:1\n" * 40 + "0:1 9:1\n" + "\n" * 9)
     with pytest.raises(DataError, match="line 42: column 9 is out of range"):
         read_matrix(tmp_path / "m.txt")
@@ -142,8 +140,7 @@ def test_a_filter_may_be_empty_and_may_say_a_pair_twice(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["\ufeff0 1\n1 2\n", "\ufeff0 1\r\n\n1  2"])
-def test_a_filter_may_begin_with_a_byte_order_mark(tmp_path, text, monkeypatch):
-    monkeypatch.setattr("xmcbench.data.xc_matrix._BLOCK", 4)
+def test_a_filter_may_begin_with_a_byte_order_mark(tmp_path, text):
     (tmp_path / "f.txt").write_bytes(text.encode())
     assert read_filter(tmp_path / "f.txt", 2, 3).toarray().tolist() == [[0, 1, 0], [0, 0, 1]]
     (tmp_path / "f.txt").write_bytes("\ufeff".encode())

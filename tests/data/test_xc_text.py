@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmcbench.data.sources.xc_raw import json_part
-from xmcbench.data.store import load_corpus
-from xmcbench.data.xc_text import read_rows, write_instances, write_labels
+from xmcbench.data.sources.xc_raw import json_part, read_rows, write_instances
+from xmcbench.data.store import _Reader, load_corpus
 from xmcbench.errors import DataError
 from xmcbench.texts import Texts
 
@@ -19,10 +18,9 @@ _ROW = st.tuples(_TEXT, _TEXT, _TEXT, st.lists(st.integers(0, 9), max_size=4))
 def test_instances_are_read_as_they_were_written(tmp_path_factory, rows, name):
     path = tmp_path_factory.mktemp("text") / name
     write_instances(path, rows)
-    (read,) = read_rows(path, "instances", 100)
-    assert list(zip(read.uids, read.titles, read.contents, strict=True)) == [row[:3] for row in rows]
-    assert list(read.targets) == [label for row in rows for label in row[3]]
-    assert read.lengths == [len(row[3]) for row in rows]
+    read = [*read_rows(path, "instances")]
+    assert [(row.path, row.line) for row in read] == [(path, line) for line in range(1, len(rows) + 1)]
+    assert [(row.uid, row.title, row.content, list(row.labels)) for row in read] == rows
     folder = tmp_path_factory.mktemp("store")
     load_corpus(json_part(path, "instances"), folder)
     texts = Texts.open(folder / "texts.arrow")
@@ -31,24 +29,19 @@ def test_instances_are_read_as_they_were_written(tmp_path_factory, rows, name):
     assert list(texts.uids) == [row[0] for row in rows]
 
 
-def test_rows_come_in_batches(tmp_path):
-    write_labels(tmp_path / "lbl.json", [(str(row), "label") for row in range(5)])
-    assert [batch.uids for batch in read_rows(tmp_path / "lbl.json", "labels", 2)] == [["0", "1"], ["2", "3"], ["4"]]
-
-
 def test_labels_need_a_title_only(tmp_path):
     path = tmp_path / "lbl.json"
     path.write_text('{"title": "one", "content": 7}\n{"title": "two", "target_ind": null}\n')
-    (rows,) = read_rows(path, "labels", 9)
-    assert (rows.uids, rows.titles, rows.contents) == (["0", "1"], ["one", "two"], ["", ""])
+    rows = read_rows(path, "labels")
+    assert [(row.uid, row.title, row.content) for row in rows] == [("0", "one", ""), ("1", "two", "")]
     assert not load_corpus(json_part(path, "labels"), tmp_path).uids
 
 
 def test_a_title_only_instance_has_an_empty_content(tmp_path):
     path = tmp_path / "trn.json"
     path.write_text('{"uid": "1", "title": "one", "target_ind": [0]}\n')
-    (rows,) = read_rows(path, "instances", 9)
-    assert rows.contents == [""]
+    (row,) = read_rows(path, "instances")
+    assert row.content == ""
 
 
 GOOD = {"uid": "1", "title": "t", "content": "c", "target_ind": [0]}
@@ -120,8 +113,8 @@ def test_an_empty_corpus_is_said(tmp_path, kind):
 def test_a_byte_order_mark_is_left_out(tmp_path):
     path = tmp_path / "lbl.json"
     path.write_bytes('\ufeff{"title": "one"}\n'.encode())
-    (rows,) = read_rows(path, "labels", 9)
-    assert rows.titles == ["one"]
+    (row,) = read_rows(path, "labels")
+    assert row.title == "one"
 
 
 def test_a_file_cut_inside_a_line_is_said(tmp_path):
@@ -134,12 +127,13 @@ def test_a_file_cut_inside_a_line_is_said(tmp_path):
 def test_a_file_without_pairs_has_no_target_ind(tmp_path):
     path = tmp_path / "trn.json"
     path.write_text('{"uid": "1", "title": "one"}\n{"uid": "2", "title": "two"}\n')
-    (rows,) = read_rows(path, "instances", 9)
-    assert rows.lengths == [0, 0]
+    assert [[*row.labels] for row in read_rows(path, "instances")] == [[], []]
     assert load_corpus(json_part(path, "instances"), tmp_path).pairs == 0
 
 
-def test_a_batch_of_long_texts_has_fewer_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmcbench.data.xc_text.CHARACTERS", 10)
-    write_instances(tmp_path / "trn.json", [(str(row), "title", "content", []) for row in range(3)])
-    assert [len(batch.uids) for batch in read_rows(tmp_path / "trn.json", "instances", 9)] == [1, 1, 1]
+@pytest.mark.parametrize(("name", "limit", "sizes"), [("ROWS", 2, [2, 2, 1]), ("CHARACTERS", 10, [1] * 5)])
+def test_rows_are_kept_in_batches(tmp_path, monkeypatch, name, limit, sizes):
+    monkeypatch.setattr(f"xmcbench.data.store.{name}", limit)
+    write_instances(tmp_path / "trn.json", [(str(row), "title", "content", []) for row in range(5)])
+    batches = _Reader(json_part(tmp_path / "trn.json", "instances")).batches()
+    assert [batch.num_rows for batch in batches] == sizes

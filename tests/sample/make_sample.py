@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xmcbench.data.xc_text import write_instances, write_labels
+from xmcbench.data.sources.xc_raw import write_instances, write_labels
 
 TRAIN, OWN, OTHERS, LABELS, LETTERS = 260, 90, 20, 180, 160
 

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from xmcbench.data.compression import lines, open_source, whole_lines
+from xmcbench.data.text_files import lines, open_source
 from xmcbench.errors import DataError, UsageError
 from xmcbench.storage import arrays, reading
 from xmcbench.storage.arrays import read_arrays
@@ -67,20 +67,17 @@ def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
     path.write_bytes(gzip.compress(b"short\n" + b"x" * 3000))
     with open_source(path) as stream:
         assert [len(line) for line in lines(stream)] == [6, 3000]
-    monkeypatch.setattr("xmcbench.data.compression.LINE", 1000)
+    monkeypatch.setattr("xmcbench.data.text_files.LINE", 1000)
     with pytest.raises(DataError, match=rf"x\.gz: line 2 takes .*{FLAG}"), open_source(path) as stream:
         list(lines(stream))
-    with pytest.raises(DataError, match=rf"x\.gz: line 2 takes .*{FLAG}"), open_source(path) as stream:
-        list(whole_lines(stream, 500))
 
 
 def test_many_lines_are_refused_in_all(tmp_path, monkeypatch):
     path = tmp_path / "x.gz"
     path.write_bytes(gzip.compress(b"line\n" * 1000))
-    monkeypatch.setattr("xmcbench.data.compression.STREAM", 2000)
-    for read in (lines, lambda stream: whole_lines(stream, 64)):
-        with pytest.raises(DataError, match="what it unpacks to takes"), open_source(path) as stream:
-            list(read(stream))
+    monkeypatch.setattr("xmcbench.data.text_files.STREAM", 2000)
+    with pytest.raises(DataError, match="what it unpacks to takes"), open_source(path) as stream:
+        list(lines(stream))
 
 
 def test_limits_of_a_real_size_are_shown_in_units():

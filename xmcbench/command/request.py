@@ -90,13 +90,13 @@ def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
 
 def named(arguments: argparse.Namespace) -> dict[str, str]:
     """The places of a --dataset that may be repeated, by the name of the dataset. Raises UsageError for two of one."""
-    from xmcbench.data.catalog import load_dataset, spelled_alike
+    from xmcbench.data.catalog import load_dataset, normalize_name
 
     found: dict[str, str] = {}
     for each in _with_columns(arguments.dataset, arguments.columns):
         name = load_dataset(each).name
         other = found.setdefault(name, each)
-        if Path(spelled_alike(other)).resolve() != Path(spelled_alike(each)).resolve():
+        if Path(normalize_name(other)).resolve() != Path(normalize_name(each)).resolve():
             raise UsageError(f"{other} and {each} are two datasets with the name {name}", "choose one of them")
     return found
 

@@ -90,7 +90,7 @@ def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object
         predictions = trec.read_run(arguments.predictions, *names)
     else:
         predictions = TopK.load(arguments.predictions)
-    filter_name = dataset.chosen_filter(arguments.filter)
+    filter_name = dataset.choose_filter(arguments.filter)
     scores = evaluate(predictions, dataset, filter=filter_name)
     if predictions.k < min(protocol.DEPTH, len(dataset.labels)):
         print(

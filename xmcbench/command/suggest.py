@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     if record.predictions is None:
         print(f"xmcbench: {record.name}: {record.status}: {record.reason}", file=sys.stderr)
         return 1
-    predictions = filtered(record, store, dataset, dataset.chosen_filter(arguments.filter))
+    predictions = filtered(record, store, dataset, dataset.choose_filter(arguments.filter))
     empty = write(arguments.out, dataset, predictions, arguments.k)
     without = f"; {empty:,} of them without a suggestion" if empty else ""
     documents = counted(len(dataset.test), "document")
@@ -145,7 +145,7 @@ def write(path: Path, dataset: Dataset, predictions: TopK, k: int) -> int:
 
     The text of a label is one line. What would act in a terminal or a spreadsheet is made inert.
     """
-    from xmcbench.data.sources.writing import one_line
+    from xmcbench.data.sources.text_lines import one_line
     from xmcbench.storage.atomic import atomic_file
 
     uids, empty = [tsv(uid) for uid in dataset.labels.uids], 0

@@ -10,47 +10,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xmcbench.data.card import Card
-    from xmcbench.data.catalog import Listing, known_datasets, load_dataset
-    from xmcbench.data.dataset import Dataset
-    from xmcbench.data.exchange import convert, export
-    from xmcbench.data.imitation import imitate
-    from xmcbench.data.recipe import build, fetch
-    from xmcbench.data.summary import statistics
-    from xmcbench.data.synthesis import synthesize
-    from xmcbench.data.verification import verify
+    from xmcbench.data.audit import statistics as statistics
+    from xmcbench.data.card import Card as Card
+    from xmcbench.data.catalog import Listing as Listing
+    from xmcbench.data.catalog import known_datasets as known_datasets
+    from xmcbench.data.catalog import load_dataset as load_dataset
+    from xmcbench.data.dataset import Dataset as Dataset
+    from xmcbench.data.exchange import convert as convert
+    from xmcbench.data.exchange import export as export
+    from xmcbench.data.recipes import build as build
+    from xmcbench.data.recipes import fetch as fetch
+    from xmcbench.data.synthesis import imitate as imitate
+    from xmcbench.data.synthesis import synthesize as synthesize
+    from xmcbench.data.verification import verify as verify
 
-_PUBLIC = {
-    "Card": "card",
-    "Dataset": "dataset",
-    "Listing": "catalog",
-    "build": "recipe",
-    "convert": "exchange",
-    "export": "exchange",
-    "fetch": "recipe",
-    "imitate": "imitation",
-    "known_datasets": "catalog",
-    "load_dataset": "catalog",
-    "statistics": "summary",
-    "synthesize": "synthesis",
-    "verify": "verification",
+_MODULES = {
+    "audit": ("statistics",),
+    "card": ("Card",),
+    "catalog": ("Listing", "known_datasets", "load_dataset"),
+    "dataset": ("Dataset",),
+    "exchange": ("convert", "export"),
+    "recipes": ("build", "fetch"),
+    "synthesis": ("imitate", "synthesize"),
+    "verification": ("verify",),
 }
-
-__all__ = [
-    "Card",
-    "Dataset",
-    "Listing",
-    "build",
-    "convert",
-    "export",
-    "fetch",
-    "imitate",
-    "known_datasets",
-    "load_dataset",
-    "statistics",
-    "synthesize",
-    "verify",
-]
+_PUBLIC = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:

@@ -1,29 +1,32 @@
-"""What a reader of results should know of a dataset: empty, repeated and leaked texts, scripts, unreadable letters.
+"""Facts about a dataset: counts, and empty, repeated and leaked texts, scripts, and letters a tokenizer cannot read.
 
-None of this is an error. No method can tell labels of one text apart, and a test text that is in the training set,
+None of them is an error. No method can tell labels of one text apart, and a test text that is in the training set,
 or nearly so, is an answer that a method with pairs may look up.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xmcbench.data.tokenizer import load, unknown_letters
+from xmcbench.errors import Unavailable, UsageError
+from xmcbench.extras import installation
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tokenizers import Tokenizer
 
     from xmcbench.data.dataset import Dataset
-    from xmcbench.texts import Texts
+    from xmcbench.texts import Column, Texts
 
 #: Words of a shingle, hash functions, and bands of them: texts with a similarity of 0.8 share a band in 99.98% of
 #: cases.
@@ -38,7 +41,7 @@ _COMPARED, _CROWDED = 100, 1_000
 _UNSPACED = frozenset({"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"})
 #: The least share of a script in all letters, and of unknown letters in a script, that a warning is about.
 _FEW, _UNREAD = 0.01, 0.05
-#: What is said of one row, where it is not what is said of several.
+#: Kinds of findings, where there is one row.
 _SINGULAR = {
     "are empty": "is empty",
     "also appear in the training set": "also appears in the training set",
@@ -47,10 +50,42 @@ _SINGULAR = {
 #: Texts of a side whose letters are counted, and examples of a finding.
 _SAMPLED, _EXAMPLES = 2_000, 5
 
+#: The file of a tokenizer in the folder of a model.
+_TOKENIZER = "tokenizer.json"
+
+
+def statistics(dataset: Dataset) -> dict[str, float]:
+    """Return counts and means of a dataset, by name.
+
+    The counts of ``Dataset.counts``; labels per training and test instance, training instances per label; words
+    (separated by whitespace) per title and content of the instances, and per label; the number of labels without a
+    training pair, and of test pairs with such a label.
+    """
+    train, test = dataset.train_pairs(), dataset.test_pairs()
+    frequency = np.bincount(train.indices, minlength=train.shape[1])
+    instances = len(dataset.train) + len(dataset.test)
+    return {
+        **dataset.counts(),
+        "labels_per_train_instance": train.nnz / len(dataset.train),
+        "labels_per_test_instance": test.nnz / len(dataset.test),
+        "train_instances_per_label": train.nnz / len(dataset.labels),
+        "words_per_title": (_words(dataset.train.titles) + _words(dataset.test.titles)) / instances,
+        "words_per_content": (_words(dataset.train.contents) + _words(dataset.test.contents)) / instances,
+        "words_per_label": _words(dataset.labels.titles) / len(dataset.labels),
+        "labels_without_train_pair": int((frequency == 0).sum()),
+        "test_pairs_of_labels_without_train_pair": int((frequency[test.indices] == 0).sum()),
+    }
+
+
+def _words(column: Column) -> int:
+    import pyarrow.compute as pc
+
+    return int(pc.sum(pc.count_substring_regex(column.to_arrow(), r"\S+")).as_py() or 0)
+
 
 @dataclass(frozen=True)
 class Finding:
-    """Rows of a dataset with something in common. kind: what. of: the side, and its number of rows. examples: texts."""
+    """Rows with something in common: a property, the side, their number and that of all rows, and example texts."""
 
     kind: str
     side: str
@@ -79,8 +114,8 @@ class Audit:
     unread: Mapping[str, float] = field(default_factory=dict)
 
     def warnings(self) -> list[str]:
-        """One line for each finding, for scripts without spaces between words, and for what a tokenizer cannot read."""
-        found = [str(each) for each in self.findings]
+        """One line for each finding, for scripts without spaces between words, and for letters that are unknown."""
+        found = list(map(str, self.findings))
         unspaced = {name: share for name, share in self.scripts.items() if name in _UNSPACED and share >= _FEW}
         if unspaced:
             listed = ", ".join(f"{name.capitalize()} {100 * share:.1f}%" for name, share in unspaced.items())
@@ -108,13 +143,11 @@ def audit(dataset: Dataset, near: bool = True, tokenizer: Path | None = None) ->
     row, found by MinHash (Broder, 1997). It takes memory and time for every text. tokenizer: the folder of a model, or
     its tokenizer.json, whose unknown letters are counted. Raises UsageError for a place without one.
     """
-    reader = load(tokenizer) if tokenizer else None
+    reader = _load_tokenizer(tokenizer) if tokenizer else None
     sides = {"training instances": dataset.train, "test instances": dataset.test, "labels": dataset.labels}
     digests = {name: _digests(texts) for name, texts in sides.items()}
-    findings: list[Finding] = []
-    for name, texts in sides.items():
-        findings += _within(name, texts, digests[name])
-    findings += _leaked(dataset, digests["training instances"], digests["test instances"], near)
+    findings = [finding for name, texts in sides.items() for finding in _repetitions(name, texts, digests[name])]
+    findings += _leaks(dataset, digests["training instances"], digests["test instances"], near)
     sample = [texts[row] for texts in sides.values() for row in range(0, len(texts), max(1, len(texts) // _SAMPLED))]
     scripts: Counter[str] = Counter()
     for text in sample:
@@ -138,8 +171,8 @@ def _digests(texts: Texts) -> np.ndarray:
     return digests
 
 
-def _within(name: str, texts: Texts, digests: np.ndarray) -> Iterator[Finding]:
-    """Empty texts, and texts that repeat an earlier one."""
+def _repetitions(name: str, texts: Texts, digests: np.ndarray) -> Iterator[Finding]:
+    """Find empty texts, and texts that repeat an earlier one."""
     rows = np.flatnonzero(digests)
     if count := len(texts) - len(rows):
         yield Finding("are empty", name, count, len(texts))
@@ -147,26 +180,22 @@ def _within(name: str, texts: Texts, digests: np.ndarray) -> Iterator[Finding]:
     repeated = np.flatnonzero(counts > 1)
     if len(repeated):
         order = repeated[np.lexsort((first[repeated], -counts[repeated]))][:_EXAMPLES]
-        examples = tuple(f"{texts[int(rows[first[each]])]} ({counts[each]} times)" for each in order)
+        examples = tuple(f"{texts[int(rows[first[group]])]} ({counts[group]} times)" for group in order)
         kind = "have the text of another label" if name == "labels" else f"have the text of other {name}"
         yield Finding(kind, name, int(counts[repeated].sum()), len(texts), examples)
 
 
-def _leaked(dataset: Dataset, train: np.ndarray, test: np.ndarray, near: bool) -> Iterator[Finding]:
-    """Test texts in the training set, exactly and nearly. train, test: their digests."""
-    exact = np.isin(test, train) & (test > 0)
-    if exact.any():
-        examples = tuple(dataset.test[int(row)] for row in np.flatnonzero(exact)[:_EXAMPLES])
-        yield Finding("also appear in the training set", "test instances", int(exact.sum()), len(test), examples)
-    if near:
-        others = np.flatnonzero(~exact)
-        pairs = near_pairs((dataset.test[int(row)] for row in others), dataset.train)
-        if pairs:
-            examples = tuple(
-                f"{dataset.test[int(others[row])]} | {dataset.train[other]}" for row, other in pairs[:_EXAMPLES]
-            )
-            kind = "are near duplicates of training texts"
-            yield Finding(kind, "test instances", len(pairs), len(test), examples)
+def _leaks(dataset: Dataset, train: np.ndarray, test: np.ndarray, near: bool) -> Iterator[Finding]:
+    """Find test texts in the training set, exactly and nearly. train, test: their digests."""
+    is_exact = np.isin(test, train) & (test > 0)
+    if is_exact.any():
+        examples = tuple(dataset.test[int(row)] for row in np.flatnonzero(is_exact)[:_EXAMPLES])
+        yield Finding("also appear in the training set", "test instances", int(is_exact.sum()), len(test), examples)
+    others = np.flatnonzero(~is_exact)
+    if near and (pairs := near_pairs((dataset.test[int(row)] for row in others), dataset.train)):
+        shown = [(dataset.test[int(others[query])], dataset.train[text]) for query, text in pairs[:_EXAMPLES]]
+        kind = "are near duplicates of training texts"
+        yield Finding(kind, "test instances", len(pairs), len(test), tuple(map(" | ".join, shown)))
 
 
 def near_pairs(queries: Iterable[str], texts: Iterable[str]) -> list[tuple[int, int]]:
@@ -206,8 +235,8 @@ def _similarity(one: np.ndarray, other: np.ndarray) -> float:
 def _shingles(text: str) -> np.ndarray:
     """The hashes of three words in a row, each once."""
     words = text.casefold().split()
-    joined = {" ".join(words[place : place + _SHINGLE]) for place in range(len(words) - _SHINGLE + 1)}
-    return np.unique(np.fromiter((zlib.crc32(each.encode()) for each in joined), np.uint64, len(joined)))
+    shingles = {" ".join(words[place : place + _SHINGLE]) for place in range(len(words) - _SHINGLE + 1)}
+    return np.unique(np.fromiter((zlib.crc32(shingle.encode()) for shingle in shingles), np.uint64, len(shingles)))
 
 
 @cache
@@ -223,9 +252,8 @@ def _bands(shingles: np.ndarray) -> list[tuple[int, bytes]]:
         return []
     factors, offsets = _coefficients()
     # Multiply-shift (Dietzfelbinger et al., 1997): modulo 2^64, of which the upper half counts.
-    hashed = (shingles[:, None] * factors + offsets) >> np.uint64(32)
-    lowest = hashed.min(axis=0).reshape(_BANDS, -1)
-    return [(band, row.tobytes()) for band, row in enumerate(lowest)]
+    hashes = (shingles[:, None] * factors + offsets) >> np.uint64(32)
+    return [(band, row.tobytes()) for band, row in enumerate(hashes.min(axis=0).reshape(_BANDS, -1))]
 
 
 def _scripts(text: str) -> Counter[str]:
@@ -235,3 +263,44 @@ def _scripts(text: str) -> Counter[str]:
         if letter.isalpha():
             counts[unicodedata.name(letter, "UNKNOWN").split()[0]] += count
     return counts
+
+
+def _load_tokenizer(place: Path) -> Tokenizer:
+    """Load the tokenizer of a model's folder, or a tokenizer.json, set to read texts whole.
+
+    Raises UsageError, and Unavailable without the package tokenizers.
+    """
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise Unavailable("--tokenizer needs tokenizers", installation("tokenizers")) from None
+
+    path = place / _TOKENIZER if place.is_dir() else place
+    if not path.is_file():
+        raise UsageError(f"there is no {_TOKENIZER} at {place}", "--tokenizer takes the folder of a model, or the file")
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing more specific
+        raise UsageError(f"{path} is not a tokenizer: {error}", f"it must be a {_TOKENIZER} of Hugging Face") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def unknown_letters(tokenizer: Tokenizer, texts: Iterable[str], letters: Callable[[str], Counter[str]]) -> Counter[str]:
+    """Count the letters of texts in words that become the unknown token, by kind.
+
+    letters: text -> its letters by kind. A tokenizer without such a token, such as one of bytes, reads everything.
+    """
+    model = json.loads(tokenizer.to_str())["model"]
+    if model.get("type") == "Unigram":  # has the id in its description, all others the token
+        unknown = None if model.get("byte_fallback") else model.get("unk_id")
+    else:
+        unknown = tokenizer.token_to_id(model.get("unk_token") or "")
+    found: Counter[str] = Counter()
+    for text in texts if unknown is not None else ():
+        tokens = tokenizer.encode(text, add_special_tokens=False)
+        for number, (start, end) in zip(tokens.ids, tokens.offsets, strict=True):
+            if number == unknown:
+                found.update(letters(text[start:end]))
+    return found

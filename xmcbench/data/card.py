@@ -6,19 +6,25 @@ import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta, Struct
 
-from xmcbench.data.vocabulary import Count, Filter
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import write_text
 from xmcbench.storage.naming import check_name
 from xmcbench.storage.reading import read_text
 
+#: none: no prediction is removed; self: the test instance itself, where it is a label too; file: the reciprocal pairs
+#: in the dataset's filter file.
+Filter = Literal["none", "self", "file"]
+
+#: Training instances, test instances, labels, and the (instance, label) pairs of either side.
+Count = Literal["train", "test", "labels", "train_pairs", "test_pairs"]
+
 _Size = Annotated[int, Meta(ge=0)]
-#: What numpy's RandomState takes.
+#: The seeds of numpy's RandomState.
 _Seed = Annotated[int, Meta(ge=0, lt=2**32)]
 _Positive = Annotated[float, Meta(gt=0, le=1e6)]  # TOML has infinity
 
@@ -54,7 +60,7 @@ class Derivation(_Part, frozen=True, omit_defaults=True, rename={"source": "from
     def __post_init__(self) -> None:
         """Raise ValueError unless exactly one of the three is given."""
         given = {"labels": self.labels is not None, "held_out": self.held_out is not None, "titles": self.titles}
-        found = " and ".join(name for name, each in given.items() if each) or "none of them"
+        found = " and ".join(name for name, is_given in given.items() if is_given) or "none of them"
         if sum(given.values()) != 1:
             raise ValueError(f"give exactly one of labels, held_out and titles; it has {found}")
         if self.seed is None and not self.titles:
@@ -62,11 +68,11 @@ class Derivation(_Part, frozen=True, omit_defaults=True, rename={"source": "from
 
 
 class Recipe(_Part, frozen=True, omit_defaults=True):
-    """How a dataset is built: the file format it is read from, the release, and the SHA-256 of its indices.
+    """The recipe of a dataset: its name, the release of the source, and the SHA-256 of its files.
 
     component, architecture: of a distribution's release. relations: the fields that give the pairs; None for those of
-    the recipe. language: of the texts; None for English.
-    next_release: the release that the test instances and the unseen labels are from; None where all is of one.
+    the recipe. language: of the texts; None for English. next_release: the release that the test instances and the
+    unseen labels are from; None where all is of one.
     """
 
     recipe: str
@@ -80,7 +86,7 @@ class Recipe(_Part, frozen=True, omit_defaults=True):
 
 
 class Download(_Part, frozen=True):
-    """An archive with the data of a dataset, in any layout. source: who says so."""
+    """An archive with the data of a dataset, in any layout. source: the origin of the address."""
 
     url: str
     source: str = ""
@@ -137,37 +143,35 @@ def write_card(path: Path, card: Card) -> None:
     build = card.build and msgspec.structs.replace(card.build, indices=dict(sorted(card.build.indices.items())))
     ordered = msgspec.structs.replace(card, counts=counts, files=dict(sorted(card.files.items())), build=build)
     values: dict[str, Any] = msgspec.to_builtins(ordered)
-    values = {key: each for key, each in values.items() if each not in ("", None, False) and each not in ({}, [], ())}
+    values = {key: value for key, value in values.items() if value not in ("", None, False, {}, [], ())}
     if values.get("filter") == "none":
         del values["filter"]
     write_text(path, "\n".join(_lines(values)) + "\n")
 
 
 def _lines(values: Mapping[str, Any], table: str = "") -> list[str]:
-    """Keys first, then tables, as TOML requires."""
-    plain = {key: each for key, each in values.items() if not _is_table(each) and each is not None}
+    """The lines of a TOML table: keys first, then tables, as TOML requires."""
+    tables = {key: value for key, value in values.items() if _is_table(value)}
+    plain = {key: value for key, value in values.items() if key not in tables and value is not None}
     lines = ["", f"[{table}]"] if table and (plain or not values) else []
-    lines += [f"{_key(key)} = {_quoted(each)}" for key, each in plain.items()]
-    for key, each in values.items():
-        if isinstance(each, dict) and each:
-            lines += _lines(each, f"{table}.{_key(key)}" if table else _key(key))
-        elif _is_table(each):
-            for entry in each:
-                lines += ["", f"[[{_key(key)}]]", *_lines(entry)]
+    lines += [f"{_key(key)} = {_quote(value)}" for key, value in plain.items()]
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            lines += _lines(value, f"{table}.{_key(key)}" if table else _key(key)) if value else []
+        else:
+            lines += [line for entry in value for line in ("", f"[[{_key(key)}]]", *_lines(entry))]
     return lines
 
 
 def _is_table(value: object) -> bool:
-    """Whether a value is a table, or a list of tables."""
-    return isinstance(value, dict) or (
-        isinstance(value, list | tuple) and any(isinstance(each, dict) for each in value)
-    )
+    """Tell whether a value is a table, or a list of tables."""
+    return isinstance(value, dict) or (isinstance(value, list | tuple) and isinstance(next(iter(value), None), dict))
 
 
 def _key(key: str) -> str:
-    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else _quoted(key)
+    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else _quote(key)
 
 
-def _quoted(value: object) -> str:
+def _quote(value: object) -> str:
     # A JSON string is a TOML basic string, except that TOML requires DEL to be escaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

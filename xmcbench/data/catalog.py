@@ -1,4 +1,4 @@
-"""Finding datasets: the cards that come with xmcbench, the user's own folders, and plain paths.
+"""The known datasets: cards that come with xmcbench, the user's own folders, and plain paths.
 
 A dataset that cannot be used is a row with a reason; it never breaks a listing.
 """
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.structs import replace
 
 from xmcbench.data.card import Card, read_card
 from xmcbench.data.sealing import check_open
-from xmcbench.data.sources.finding import place_of, recognized, source_at, without
+from xmcbench.data.sources.finding import find_layout, place_of, source_at, without
 from xmcbench.data.sources.records import SUFFIXES
 from xmcbench.data.sources.source import Place
 from xmcbench.errors import DataError, UnknownName, UsageError
@@ -49,46 +49,44 @@ class Listing:
 
 def roots() -> list[Path]:
     """The folders that hold dataset folders: those in $XMCBENCH_DATASETS, then the one that comes with xmcbench."""
-    given = [Path(each).expanduser() for each in os.environ.get("XMCBENCH_DATASETS", "").split(os.pathsep) if each]
-    return [*given, *bundled()]
+    given = [Path(root).expanduser() for root in os.environ.get("XMCBENCH_DATASETS", "").split(os.pathsep) if root]
+    return [*given, *find_bundled()]
+
+
+def find_bundled() -> list[Path]:
+    """Find the folder of the datasets that come with xmcbench: one path, or none."""
+    folder = shipped("datasets")
+    return [folder] if folder else []
 
 
 def writable_root() -> Path | None:
     """The first of these folders in which a dataset can be put; one that is missing is made then."""
     for root in roots():
-        there = next(each for each in (root, *root.absolute().parents) if each.exists())
+        there = next(path for path in (root, *root.absolute().parents) if path.exists())
         if there.is_dir() and os.access(there, os.W_OK):
             return root
     return None
 
 
-def bundled() -> list[Path]:
-    """The folder of the datasets that come with xmcbench: one path, or none."""
-    folder = shipped("datasets")
-    return [folder] if folder else []
-
-
 def known_datasets() -> list[Listing]:
-    """All datasets by name, in alphabetical order. Reads cards, opens no data.
+    """List all datasets by name, in alphabetical order. Reads cards, opens no data.
 
     The card and the data of a dataset may be in different folders; the first of each in ``roots`` counts.
     """
     cards: dict[str, tuple[Card | None, str]] = {}
     folders: dict[str, Path] = {}
     for folder in _folders():
-        slug, card, problem = slug_of(folder.name), None, ""
+        slug, path = slug_of(folder.name), folder / "card.toml"
         try:
-            has_card = (folder / "card.toml").is_file()
+            if path.is_file():
+                card = read_card(path)
+                slug = card.slug
+                cards.setdefault(slug, (card, ""))
         except OSError:  # somebody else's, as on a shared disk
             continue
-        if has_card:
-            try:
-                card = read_card(folder / "card.toml")
-                slug = card.slug
-            except DataError as error:
-                problem = str(error)
-            cards.setdefault(slug, (card, problem))
-        if recognized(Place(str(folder), folder)):
+        except DataError as error:
+            cards.setdefault(slug, (None, str(error)))
+        if find_layout(Place(str(folder), folder)):
             other = folders.setdefault(slug, folder)
             if other != folder and other.parent == folder.parent:
                 cards[slug] = (None, f"{other} and {folder.name} beside it have the same name {slug}: rename one")
@@ -98,7 +96,7 @@ def known_datasets() -> list[Listing]:
                 cards[slug] = (bare_card(folder.name), "")
             except DataError as error:
                 cards[slug] = (None, str(error))
-    return [_listing(slug, *cards[slug], folders.get(slug), set(folders)) for slug in sorted(cards)]
+    return [_make_listing(slug, *cards[slug], folders) for slug in sorted(cards)]
 
 
 def _folders() -> Iterator[Path]:
@@ -112,29 +110,30 @@ def bare_card(name: str) -> Card:
     try:
         return Card(name=name, slug=slug_of(name))
     except ValueError as error:
-        raise DataError(
-            f"the name of the folder cannot be the name of a dataset: {error}", "rename it, or add a card"
-        ) from None
+        what = f"the name of the folder cannot be the name of a dataset: {error}"
+        raise DataError(what, "rename it, or add a card") from None
 
 
-def _listing(slug: str, card: Card | None, problem: str, folder: Path | None, with_data: set[str]) -> Listing:
-    place = Place(str(folder), folder) if folder else None
+def _make_listing(slug: str, card: Card | None, problem: str, folders: dict[str, Path]) -> Listing:
+    place = Place(str(folders[slug]), folders[slug]) if slug in folders else None
     if card is None:
         return Listing(slug, slug, None, place, problem)
-    if card.derive and folder is None:
+    if place:
+        return Listing(slug, card.name, card, place)
+    if card.derive:
         source = card.derive.source
-        problem = "" if source in with_data else f"its source {source} is not on this machine"
-        return Listing(slug, card.name, card, None, problem, f"see {source}: xmcbench ls datasets" if problem else "")
-    if folder is None:
-        target = (writable_root() or Path("$XMCBENCH_DATASETS")) / slug
-        origin = f"get it from {card.homepage}" if card.homepage else "get it from its authors"
-        if card.build:
-            origin = f"build it: xmcbench data build {slug}; or get it"
-        if card.downloads:
-            origin = f"fetch it: xmcbench data fetch {slug}; or {origin}"
-        hint = f"{origin} and put its files, in any layout of `xmcbench ls layouts`, into {target}"
-        return Listing(slug, card.name, card, None, f"{card.name} is not on this machine", hint)
-    return Listing(slug, card.name, card, place)
+        if source in folders:
+            return Listing(slug, card.name, card, None)
+        problem, hint = f"its source {source} is not on this machine", f"see {source}: xmcbench ls datasets"
+        return Listing(slug, card.name, card, None, problem, hint)
+    origin = f"get it from {card.homepage or 'its authors'}"
+    if card.build:
+        origin = f"build it: xmcbench data build {slug}; or get it"
+    if card.downloads:
+        origin = f"fetch it: xmcbench data fetch {slug}; or {origin}"
+    target = (writable_root() or Path("$XMCBENCH_DATASETS")) / slug
+    hint = f"{origin} and put its files, in any layout of `xmcbench ls layouts`, into {target}"
+    return Listing(slug, card.name, card, None, f"{card.name} is not on this machine", hint)
 
 
 def slug_of(name: str) -> str:
@@ -143,23 +142,18 @@ def slug_of(name: str) -> str:
 
 
 def find(name: str) -> Listing:
-    """The dataset of this name, in any case. Raises UnknownName (did you mean ...?)."""
+    """Find the dataset of this name, in any case. Raises UnknownName (did you mean ...?)."""
     listings = known_datasets()
-    for listing in listings:
-        if name in (listing.slug, listing.name):
-            return listing
-    for listing in listings:
-        if name.casefold() in (listing.slug.casefold(), listing.name.casefold()):
-            return listing
+    exact = (listing for listing in listings if name in (listing.slug, listing.name))
+    alike = (listing for listing in listings if name.casefold() in (listing.slug.casefold(), listing.name.casefold()))
+    if found := next(exact, None) or next(alike, None):
+        return found
     hint = "see `xmcbench ls datasets`, or give the folder of the dataset"
     raise UnknownName("dataset", name, {listing.slug for listing in listings}, hint)
 
 
 def default_dataset() -> str:
-    """The slug of the default dataset: the first whose card says so.
-
-    Raises UsageError if there is none.
-    """
+    """The slug of the default dataset: the first whose card says so. Raises UsageError if there is none."""
     for listing in known_datasets():
         if listing.card is not None and listing.card.default:
             return listing.slug
@@ -167,42 +161,39 @@ def default_dataset() -> str:
 
 
 def locate(name_or_place: str | Path) -> Listing:
-    """The dataset of this name or at this place; a name takes precedence over a folder of the same name.
+    """Find the dataset of this name or at this place; a name takes precedence over a folder of the same name.
 
     A place is a folder, a file or an id, with options after a question mark (``xmcbench.data.sources.finding``). Raises
     UnknownName for an unknown name, UsageError for a missing folder, DataError for a broken card.
     """
     place = place_of(name_or_place)
-    if not isinstance(name_or_place, Path) and (named := _named(place)):
-        return named
-    if not place.path.exists() and recognized(place) is None:
-        raise UsageError(
-            f"no folder at {place.path}",
-            "a dataset is a name (`xmcbench ls datasets`), a folder, a file or hf:OWNER/NAME",
-        )
-    return at_place(place)
+    if not isinstance(name_or_place, Path) and (listing := _find_named(place)):
+        return listing
+    if not place.path.exists() and find_layout(place) is None:
+        hint = "a dataset is a name (`xmcbench ls datasets`), a folder, a file or hf:OWNER/NAME"
+        raise UsageError(f"no folder at {place.path}", hint)
+    return _at_place(place)
 
 
 def is_name(reference: str) -> bool:
-    """Whether a reference is the name of a known dataset, instead of a place."""
-    return _known(reference) is not None
+    """Tell whether a reference is the name of a known dataset, instead of a place."""
+    return _find_known(reference) is not None
 
 
-def spelled_alike(reference: str) -> str:
+def normalize_name(reference: str) -> str:
     """The slug of a known dataset for its name in any case; a place, and an unknown name, as they are."""
-    known = _known(reference)
+    known = _find_known(reference)
     return known.slug if known else reference
 
 
-def _known(reference: str) -> Listing | None:
-    try:
-        return _named(place_of(reference))
-    except UnknownName:
-        return None
+def _find_known(reference: str) -> Listing | None:
+    with suppress(UnknownName):
+        return _find_named(place_of(reference))
+    return None
 
 
-def _named(place: Place) -> Listing | None:
-    """The dataset that is named, None where a place is meant. Raises UnknownName where there is neither."""
+def _find_named(place: Place) -> Listing | None:
+    """Find the dataset that is named, None where a place is meant. Raises UnknownName where there is neither."""
     if place.path.name != place.given or place.options:
         return None
     try:
@@ -226,8 +217,7 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
 
     Raises what ``locate`` raises, and DataError if the data are missing or broken, and inside a cell.
     """
-    from xmcbench.data.dataset import open_dataset, with_documents
-    from xmcbench.data.derivation import derive
+    from xmcbench.data.opening import derive, open_dataset, with_documents
 
     check_open("a dataset")
     documents = place_of(name_or_place).options.get("documents")
@@ -245,9 +235,9 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
 
 def _documents_place(reference: str) -> Place:
     """The place of documents: that of the dataset of this name, or one that the reference gives itself."""
-    if not is_name(reference):
+    listing = _find_known(reference)
+    if listing is None:
         return place_of(reference)
-    listing = find(reference)
     if listing.place is None:
         raise DataError(
             listing.problem or f"{listing.name} has no files: it is made when it is loaded",
@@ -261,13 +251,13 @@ def source_of(listing: Listing) -> Listing:
     parent = find(listing.card.derive.source if listing.card and listing.card.derive else listing.slug)
     if parent.card is None or parent.place is None:
         derived = parent.card.derive if parent.card else None
-        reason = parent.problem or f"{parent.name} is itself derived"
         hint = parent.hint or (f"derive it from {derived.source}" if derived else "")
+        reason = parent.problem or f"{parent.name} is itself derived"
         raise DataError(f"{listing.name} is derived from {parent.slug}: {reason}", hint)
     return parent
 
 
-def at_place(place: Place) -> Listing:
+def _at_place(place: Place) -> Listing:
     """The dataset at a place, with the card that lies there or a bare one.
 
     A bare one has the propensity and the default filter of the known dataset of that name, if there is one: a board
@@ -280,11 +270,9 @@ def at_place(place: Place) -> Listing:
         card = bare_card(_name_of(place))
         with suppress(UnknownName):
             if known := find(card.name).card:
-                scored = {"propensity": known.propensity, "filter": known.filter}
-                card = msgspec.structs.replace(card, name=known.name, slug=known.slug, **scored)
-    if card.derive and recognized(place) is None:
-        return Listing(card.slug, card.name, card, None)
-    return Listing(card.slug, card.name, card, place)
+                card = replace(card, name=known.name, slug=known.slug, propensity=known.propensity, filter=known.filter)
+    is_derived = card.derive and find_layout(place) is None
+    return Listing(card.slug, card.name, card, None if is_derived else place)
 
 
 def _name_of(place: Place) -> str:

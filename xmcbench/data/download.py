@@ -1,7 +1,7 @@
-"""Downloading a file over HTTP: resumed where it broke off, and compared with what is known of it.
+"""Download a file over HTTP, resume where an earlier attempt broke off, and compare its checksum.
 
-A download lives beside its target as ``NAME.part``, with ``NAME.part.json`` about the server's version of the file.
-A later call, in this process or another, goes on from there.
+The bytes are kept beside the target as ``NAME.part``, with the server's version of the file in ``NAME.part.json``: a
+later call, in this process or another, resumes from there.
 """
 
 from __future__ import annotations
@@ -20,29 +20,24 @@ from xmcbench.storage.atomic import make_folder, write_json
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.reading import STREAM, Unreadable, check_size, read_text
 
-#: What httpx says of a connection that is lost before the head of an answer; other errors of protocol there are final.
+#: httpx's message for a connection that is lost before the head of an answer; other errors of protocol there are final.
 _LOST = "Server disconnected"
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a server may take. timeout_s: for a connection, and between two pieces. slowest: bytes in that time.
+    """Limits of retries. timeout_s: for a connection, and between two pieces. attempts: in a row that bring nothing.
 
-    attempts: in a row that bring nothing. pause_s: between two, doubled each time.
+    pause_s: between two attempts, doubled each time.
     """
 
     timeout_s: float = 60.0
-    slowest: int = 1024
     attempts: int = 4
     pause_s: float = 1.0
 
 
-class _Broken(Exception):
-    """An attempt that may be made again."""
-
-
-class _Refused(Exception):
-    """An answer that another attempt would not change."""
+class _Retry(Exception):
+    """An attempt that may be made again. Answers that another attempt would not change are a DataError."""
 
 
 def download(
@@ -54,140 +49,126 @@ def download(
     dataset. Raises DataError, with the reason, for a server that does not answer, refuses, or sends other bytes;
     StorageError for a file that cannot be written.
     """
-    patience, limit = patience or Patience(), STREAM if limit is None else limit
-    part, about = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.json")
     make_folder(path.parent)
     if not path.exists():
-        _until_complete(url, part, about, patience, limit)
-        if sha256 is None or sha256_file(part) == sha256:
-            os.replace(part, path)
-        else:
-            part.unlink()
-        about.unlink(missing_ok=True)
-    if sha256 is not None and (not path.exists() or sha256_file(path) != sha256):
-        path.unlink(missing_ok=True)
-        raise DataError(
-            f"the file at {url} differs from that of the first fetch", "the file was removed; is the mirror intact?"
-        )
+        file = _Download(url, path, patience or Patience(), STREAM if limit is None else limit)
+        file.complete()
+        os.replace(file.part, path)
+        file.note.unlink(missing_ok=True)
+    if sha256 is not None and sha256_file(path) != sha256:
+        path.unlink()
+        hint = "the file was removed; is the mirror intact?"
+        raise DataError(f"the file at {url} differs from that of the first fetch", hint)
     return path
 
 
-def _until_complete(url: str, part: Path, about: Path, patience: Patience, limit: int) -> None:
-    failed, reason = 0, ""
-    while failed < patience.attempts:
-        before = _size(part)
+class _Download:
+    """A file on its way. part: the bytes that have come. note: about the version of the server that they belong to."""
+
+    def __init__(self, url: str, path: Path, patience: Patience, limit: int) -> None:
+        self._url, self._patience, self._limit = url, patience, limit
+        self.part, self.note = (path.with_name(f"{path.name}.part{suffix}") for suffix in ("", ".json"))
+
+    def complete(self) -> None:
+        """Download the rest. Raises DataError and StorageError."""
+        failures, reason = 0, ""
+        while failures < self._patience.attempts:
+            before = self._size()
+            try:
+                self._attempt()
+                return
+            except _Retry as error:
+                reason = str(error)
+            except Unreadable as error:  # too many bytes
+                self.part.unlink(missing_ok=True)
+                raise self._error(str(error)) from None
+            except OSError as error:
+                raise StorageError.from_os_error(error, self.part) from error
+            failures = 0 if self._size() > before else failures + 1
+            if failures < self._patience.attempts:
+                time.sleep(self._patience.pause_s * 2**failures)
+        raise self._error(reason, "run it again to resume")
+
+    def _error(self, reason: str, hint: str = "") -> DataError:
+        return DataError(f"cannot download {self._url}: {reason}", hint)
+
+    def _size(self) -> int:
+        return self.part.stat().st_size if self.part.exists() else 0
+
+    def _attempt(self) -> None:
+        """Make one request. Raises _Retry, DataError, Unreadable for too many bytes, OSError for the disk."""
+        import httpx
+
+        version = self._version()
+        start = self._size() if version else 0  # nothing else says that a part is the beginning of this file
+        headers = {"Accept-Encoding": "identity"}
+        if start:
+            headers |= {"Range": f"bytes={start}-", "If-Range": version}
+        has_head = False
         try:
-            _attempt(url, part, about, patience, limit)
-            return
-        except _Broken as error:
-            reason = str(error)
-        except _Refused as error:
-            raise DataError(f"cannot download {url}: {error}") from None
-        except Unreadable as error:
-            part.unlink(missing_ok=True)
-            raise DataError(f"cannot download {url}: {error}") from None
-        except OSError as error:
-            raise StorageError.from_os_error(error, part) from error
-        failed = 0 if _size(part) > before else failed + 1
-        if failed < patience.attempts:
-            time.sleep(patience.pause_s * 2**failed)
-    raise DataError(f"cannot download {url}: {reason}", "run it again to resume")
+            with (
+                httpx.Client(timeout=self._patience.timeout_s, follow_redirects=True, max_redirects=5) as client,
+                client.stream("GET", self._url, headers=headers) as response,
+            ):
+                has_head = True
+                if start and response.status_code == 416:
+                    if response.headers.get("Content-Range") == f"bytes */{start}":
+                        return  # all of it is here: the process ended before the file was renamed
+                    raise self._error("the partial file does not match the file on the server: delete the .part file")
+                self._take(response, start)
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.TooManyRedirects) as error:
+            raise self._error(visible(str(error))) from None
+        except httpx.HTTPError as error:
+            if isinstance(error, httpx.RemoteProtocolError) and not has_head and not str(error).startswith(_LOST):
+                raise self._error(f"the head of the answer is not HTTP: {visible(str(error))}") from None
+            raise _Retry(visible(str(error)) or type(error).__name__) from None
 
+    def _take(self, response: Any, start: int) -> None:
+        """Append the bytes of a response, or begin anew. Raises _Retry where some are missing."""
+        total = self._check(response, start)
+        check_size(total or 0, self._limit)
+        if response.status_code == 200:
+            start = 0
+            mark = response.headers.get("ETag", "")
+            if mark.startswith("W/"):
+                mark = ""  # a weak one does not promise equal bytes
+            write_json(self.note, {"url": self._url, "version": mark or response.headers.get("Last-Modified", "")})
+        size = start
+        with self.part.open("r+b" if start else "wb") as stream:
+            stream.seek(start)
+            stream.truncate()
+            for piece in response.iter_raw():
+                size += len(piece)
+                check_size(size, self._limit)
+                if total is not None and size > total:
+                    raise self._error(f"the server sends more than the {total:,} bytes that it announced")
+                stream.write(piece)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if total is not None and size != total:
+            raise _Retry(f"the connection ended after {size:,} of {total:,} bytes")
 
-def _attempt(url: str, part: Path, about: Path, patience: Patience, limit: int) -> None:
-    """One request. Raises _Broken, _Refused, Unreadable for too many bytes, OSError for the disk."""
-    import httpx
+    def _check(self, response: Any, start: int) -> int | None:
+        """Check the head of a response; returns the size of the file, if the server says it."""
+        status, headers = response.status_code, response.headers
+        if self._url.startswith("https:") and response.url.scheme != "https":
+            raise self._error("it redirects to an unencrypted connection")
+        if status in (408, 425, 429) or status >= 500:
+            raise _Retry(f"the server answers {status}")
+        if status not in (200, 206):
+            raise self._error(f"the server answers {status}")
+        if headers.get("Content-Encoding", "identity") != "identity":
+            raise self._error("the server sent a content encoding that was not requested")
+        content_range = headers.get("Content-Range", "")
+        if status == 206 and not (start and content_range.startswith(f"bytes {start}-")):
+            raise self._error("the server sent a different part of the file than requested")
+        total = headers.get("Content-Length", "") if status == 200 else content_range.rpartition("/")[2]
+        return int(total) if total.isdecimal() else None
 
-    start, version = _size(part), _known(about, url)
-    if not version:
-        start = 0  # whatever lies there, nothing says that it is the beginning of this file
-    headers = {"Accept-Encoding": "identity"}
-    if start:
-        headers |= {"Range": f"bytes={start}-", "If-Range": version}
-    has_head = False
-    try:
-        with (
-            httpx.Client(timeout=patience.timeout_s, follow_redirects=True, max_redirects=5) as client,
-            client.stream("GET", url, headers=headers) as response,
-        ):
-            has_head = True
-            complete = response.headers.get("Content-Range") == f"bytes */{start}"
-            if start and response.status_code == 416 and complete:
-                return  # all of it is here: the process ended before the file was renamed
-            start, total = _begins(url, response, start)
-            check_size(total or 0, limit)
-            if not start:
-                _note(about, url, response)
-            _take(response, part, start, total, patience, limit)
-    except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.TooManyRedirects) as error:
-        raise _Refused(visible(str(error))) from None
-    except httpx.HTTPError as error:
-        if isinstance(error, httpx.RemoteProtocolError) and not has_head and not str(error).startswith(_LOST):
-            raise _Refused(f"the head of the answer is not HTTP: {visible(str(error))}") from None
-        raise _Broken(visible(str(error)) or type(error).__name__) from None
-
-
-def _begins(url: str, response: Any, asked: int) -> tuple[int, int | None]:
-    """Where the bytes of a response begin in the file, and the size of the file, if the server says it."""
-    if url.startswith("https:") and response.url.scheme != "https":
-        raise _Refused("it redirects to an unencrypted connection")
-    if response.status_code == 416 and asked:
-        raise _Refused("the partial file does not match the file on the server: delete the .part file and try again")
-    if response.status_code in (408, 425, 429) or response.status_code >= 500:
-        raise _Broken(f"the server answers {response.status_code}")
-    if response.status_code not in (200, 206):
-        raise _Refused(f"the server answers {response.status_code}")
-    if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise _Refused("the server sent a content encoding that was not requested")
-    length = response.headers.get("Content-Length", "")
-    if response.status_code == 200:
-        return 0, int(length) if length.isdecimal() else None
-    unit, _, rest = response.headers.get("Content-Range", "").partition(" ")
-    place, _, total = rest.partition("/")
-    first = place.partition("-")[0]
-    if unit != "bytes" or first != str(asked) or not asked:
-        raise _Refused("the server sent a different part of the file than requested")
-    return asked, int(total) if total.isdecimal() else None
-
-
-def _take(response: Any, part: Path, start: int, total: int | None, patience: Patience, limit: int) -> None:
-    """Append the bytes of a response from ``start`` on. Raises _Broken where some are missing or come too slowly."""
-    done, since, came = start, time.monotonic(), 0
-    with part.open("r+b" if start else "wb") as stream:
-        stream.seek(start)
-        stream.truncate()
-        for piece in response.iter_raw():
-            done += len(piece)
-            check_size(done, limit)
-            if total is not None and done > total:
-                raise _Refused(f"the server sends more than the {total:,} bytes that it announced")
-            stream.write(piece)
-            came += len(piece)
-            if time.monotonic() - since > patience.timeout_s:
-                if came < patience.slowest:
-                    raise _Broken(f"the server sends less than {patience.slowest} bytes in {patience.timeout_s:g} s")
-                since, came = time.monotonic(), 0
-        stream.flush()
-        os.fsync(stream.fileno())
-    if total is not None and done != total:
-        raise _Broken(f"the connection ended after {done:,} of {total:,} bytes")
-
-
-def _known(about: Path, url: str) -> str:
-    """The server's mark of the version that a part belongs to; empty if there is none."""
-    with suppress(OSError, ValueError, RecursionError):
-        noted = json.loads(read_text(about))
-        if isinstance(noted, dict) and noted.get("url") == url and isinstance(noted.get("version"), str):
-            return str(noted["version"])
-    return ""
-
-
-def _note(about: Path, url: str, response: Any) -> None:
-    mark = response.headers.get("ETag", "")
-    if mark.startswith("W/"):
-        mark = ""  # a weak one does not promise equal bytes
-    write_json(about, {"url": url, "version": mark or response.headers.get("Last-Modified", "")})
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+    def _version(self) -> str:
+        """The server's mark of the version that the part belongs to; empty if there is none."""
+        with suppress(OSError, ValueError, RecursionError):
+            noted = json.loads(read_text(self.note))
+            if isinstance(noted, dict) and noted.get("url") == self._url and isinstance(noted.get("version"), str):
+                return str(noted["version"])
+        return ""

@@ -1,24 +1,32 @@
-"""Converting datasets: from any layout that is read, into any that can be written."""
+"""Converting datasets, from any layout that is read into any that can be written, and writing them into folders.
+
+Files that somebody else put into a folder are never removed, and only replaced on request.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from xmcbench.data.card import write_card
+from xmcbench.data.card import read_card, write_card
 from xmcbench.data.catalog import load_dataset
-from xmcbench.data.compression import find_source
-from xmcbench.data.output import check_free, output_folder
 from xmcbench.data.sources.finding import layouts
-from xmcbench.data.sources.source import TEST_FILTER, Source
+from xmcbench.data.sources.source import TEST_FILTER, Content, Source
+from xmcbench.data.text_files import find_source
 from xmcbench.data.xc_matrix import write_filter
-from xmcbench.errors import UnknownName, UsageError
+from xmcbench.errors import DataError, UnknownName, UsageError
+from xmcbench.storage.atomic import writing
 from xmcbench.storage.canonical import sha256_file
+from xmcbench.storage.temporary import hold_folder, remove_folder
 
 if TYPE_CHECKING:
     from xmcbench.data.dataset import Dataset
+    from xmcbench.texts import Texts
 
 
 def formats() -> dict[str, type[Source]]:
@@ -40,17 +48,30 @@ def export(dataset: Dataset, out: Path, format: str, force: bool = False, flatte
     left = find_source(out, *TEST_FILTER)
     if left and ("file" not in dataset.filters or left.name != TEST_FILTER[0]):
         raise UsageError(f"{left} would be taken for the filter of {dataset.name}", "move it, or choose another folder")
+    # Uids that are no more than row numbers are those of the rows here: the rows of a test set that was drawn have the
+    # numbers of others, which a reader would take for names.
+    train = dataset.train if dataset.train_corpus.uids else _number_rows(dataset.train)
+    test = dataset.test if dataset.test_corpus.uids else _number_rows(dataset.test)
+    content = Content(train, test, dataset.labels, dataset.train_pairs, dataset.test_pairs)
     with output_folder(out, force) as folder:
-        known[format].write(dataset, folder, flatten)
+        known[format].write(content, folder, flatten)
         if "file" in dataset.filters:
             write_filter(folder / TEST_FILTER[0], dataset.filter("file"))
         files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
         sums = {path.as_posix(): sha256_file(folder / path) for path in files}
-        card = msgspec.structs.replace(
-            dataset.card, counts=dataset.counts(), files=sums, default=False, derive=None, build=None
-        )
-        write_card(folder / "card.toml", card)
+        changed = {"counts": dataset.counts(), "files": sums, "default": False, "derive": None, "build": None}
+        write_card(folder / "card.toml", msgspec.structs.replace(dataset.card, **changed))
     return [out / name for name in sorted([*files, Path("card.toml")])]
+
+
+def _number_rows(texts: Texts) -> Texts:
+    import pyarrow as pa
+
+    from xmcbench.texts import Texts
+
+    numbers = pa.array(map(str, range(len(texts))), pa.large_string(), size=len(texts))
+    columns = {"uid": numbers, "title": texts.titles.to_arrow(), "content": texts.contents.to_arrow()}
+    return Texts(pa.table(columns), texts.digest)
 
 
 def convert(reference: str | Path, out: Path, force: bool = False) -> Dataset:
@@ -62,3 +83,66 @@ def convert(reference: str | Path, out: Path, force: bool = False) -> Dataset:
     dataset = load_dataset(reference)
     export(dataset, out, "xc", force)
     return dataset
+
+
+@contextmanager
+def output_folder(out: Path, force: bool = False, rebuild: bool = False) -> Iterator[Path]:
+    """A folder to fill; when the block ends well, its files are put into ``out``, and nothing else there changes.
+
+    rebuild: the files of an earlier build may be replaced, which the card in ``out`` lists with their checksums. force:
+    any file of the same name may be replaced. Raises UsageError for a folder that contains anything else, StorageError
+    if it cannot be written.
+    """
+    check_free(out, force, rebuild)
+    target = out.absolute()
+    with writing(out):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        held, folder = hold_folder(target.parent, f".{target.name}.")
+    try:
+        yield folder
+        check_free(out, force, rebuild)  # it may have been filled meanwhile
+        with writing(out):
+            _move(folder, target)
+    finally:
+        remove_folder(held, folder)
+
+
+def check_free(out: Path, force: bool = False, rebuild: bool = False) -> None:
+    """Raise UsageError if a dataset cannot be written to ``out`` without replacing files of somebody else."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} already exists and is not a folder", "choose a new or empty folder")
+    own = _own_files(out) if rebuild else set()
+    others = [] if force or not out.exists() else sorted(path for path in out.iterdir() if path.name not in own)
+    if others:
+        hint = "choose a new or empty folder; --force writes beside other files and replaces those of the same name"
+        raise UsageError(f"{out} already exists and contains {others[0].name}", hint)
+
+
+def _own_files(folder: Path) -> set[str]:
+    """The names of the files that still match the card in a folder: the card, and those built with it."""
+    try:
+        files = read_card(folder / "card.toml").files
+    except DataError:
+        return set()
+    return {"card.toml", *(name for name, sha256 in files.items() if has_checksum(folder / name, sha256))}
+
+
+def has_checksum(path: Path, sha256: str) -> bool:
+    """Tell whether a file is there and has this SHA-256."""
+    try:
+        return path.is_file() and sha256_file(path) == sha256
+    except OSError:
+        return False
+
+
+def _move(folder: Path, target: Path) -> None:
+    """Put the files of a folder into another; a card goes last, as it describes the others."""
+    if not os.path.lexists(target):
+        os.replace(folder, target)
+        return
+    # A folder that is there stays the same folder, even an empty one: someone may stand in it or have linked to it.
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    for path in sorted(files, key=lambda path: path.name == "card.toml"):
+        place = target / path.relative_to(folder)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(path, place)

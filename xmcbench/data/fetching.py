@@ -1,6 +1,6 @@
-"""Fetching the data of a card: the first of its downloads that works, unpacked, and compared with the first fetch.
+"""Fetch the data of a card: the first of its downloads that works, unpacked, and compared with the first fetch.
 
-The sums of the first fetch are in ``fetch.lock`` beside the data. A later fetch that brings other bytes is an error.
+The checksums of the first fetch are in ``fetch.lock`` beside the data. A later fetch of other bytes is an error.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import hashlib
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -18,13 +18,13 @@ from msgspec import Struct
 from xmcbench.data.card import Card
 from xmcbench.data.catalog import find, writable_root
 from xmcbench.data.download import Patience, download
-from xmcbench.data.output import check_free, output_folder
-from xmcbench.data.sources.finding import recognized
+from xmcbench.data.exchange import check_free, has_checksum, output_folder
+from xmcbench.data.sources.finding import find_layout
 from xmcbench.data.sources.source import Place
 from xmcbench.data.unpacking import unpack
-from xmcbench.errors import DataError, StorageError, UsageError
+from xmcbench.errors import DataError, UsageError
 from xmcbench.output.escaping import visible
-from xmcbench.storage.atomic import write_json
+from xmcbench.storage.atomic import write_json, writing
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.lock import exclusive
@@ -35,19 +35,29 @@ LOCK = "fetch.lock"
 
 
 class Lock(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the first fetch brought. archives: url -> SHA-256; files: path in the folder -> SHA-256."""
+    """The checksums of the first fetch. archives: url -> SHA-256; files: path in the folder -> SHA-256."""
 
     archives: dict[str, str]
     files: dict[str, str]
 
+    def changes(self, folder: Path) -> list[str]:
+        """The files that are missing in a folder or have other bytes."""
+        return [name for name, sha256 in self.files.items() if not has_checksum(folder / name, sha256)]
+
+
+def read_lock(folder: Path) -> Lock | None:
+    """Read the checksums of the first fetch; None where nothing was fetched. Raises DataError for a damaged file."""
+    try:
+        return msgspec.json.decode(read_bytes(folder / LOCK), type=Lock)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+        hint = "delete it to accept whatever is fetched next"
+        raise DataError(f"cannot read {folder / LOCK}: {error}", hint) from None
+
 
 def fetch_data(
-    slug: str,
-    out: Path | None = None,
-    *,
-    offline: bool = False,
-    force: bool = False,
-    patience: Patience | None = None,
+    slug: str, out: Path | None = None, *, offline: bool = False, force: bool = False, patience: Patience | None = None
 ) -> list[Path]:
     """Fetch the data of a dataset into ``out`` (default: the first dataset folder that is writable); returns the files.
 
@@ -60,135 +70,111 @@ def fetch_data(
     card = listing.card
     if card is None or not card.downloads:
         raise DataError(listing.problem or f"{slug} has no download", listing.hint)
-    target = out or _home(card)
-    if present := _present(card, target, force):
+    root = out or writable_root()
+    if root is None:
+        raise UsageError("no dataset folder is writable", "--out FOLDER, or set $XMCBENCH_DATASETS")
+    target = out or root / card.slug
+    if present := _present_files(card, target, force):
         return present
     if offline:
         raise DataError(f"{card.name} is not in {target}, and --offline opens no connection", f"see {card.homepage}")
-    problems = []
-    for each in card.downloads:
+    problem = ""
+    for source in card.downloads:
+        place = cache_root() / "downloads" / hashlib.sha256(source.url.encode()).hexdigest()[:32]
         try:
-            return _fetched(card, each.url, target, force, patience)
+            with _alone(place, source.url):
+                return _fetch(card, source.url, place / "archive", target, force, patience)
         except DataError as error:
-            problems.append(error)
+            problem = error.message
             print(f"xmcbench: {error}", file=sys.stderr)
-    raise DataError(f"no download of {card.name} works: {problems[-1].message}", f"get it from {card.homepage}")
-
-
-def _fetched(card: Card, url: str, target: Path, force: bool, patience: Patience | None) -> list[Path]:
-    place = cache_root() / "downloads" / hashlib.sha256(url.encode()).hexdigest()[:32]
-    with _alone(place.with_suffix(".lock"), url) as held:
-        try:
-            if present := _present(card, target, force):  # another process has just fetched it
-                return present
-            lock = _lock_of(card, target, force)
-            # Only what the lock names is written, and an earlier fetch put that there.
-            check_free(target, force or lock is not None, rebuild=True)
-            archive = download(url, place / "archive", lock.archives.get(url) if lock else None, patience)
-            files = _unpacked(card, url, archive, target, lock, force)
-            archive.unlink()
-            return files
-        except DataError:
-            (place / "archive").unlink(missing_ok=True)
-            raise
-        finally:
-            # A download that is not used yet, whole or partial, is kept: the disk may be full, or Ctrl-C was pressed.
-            if place.is_dir() and not any(place.iterdir()):
-                shutil.rmtree(place, ignore_errors=True)
-            held.remove()
+    raise DataError(f"no download of {card.name} works: {problem}", f"get it from {card.homepage}")
 
 
 @contextmanager
-def _alone(path: Path, url: str) -> Iterator[exclusive]:
-    """Hold the lock of a download, and say so if another process holds it."""
-    with exclusive(path, wait=False) as held:
-        if held.held:
-            yield held
-            return
-    print(f"xmcbench: waiting for another process that downloads {visible(url)}", file=sys.stderr)
-    with exclusive(path) as held:
-        yield held
-
-
-def _unpacked(card: Card, url: str, archive: Path, target: Path, lock: Lock | None, force: bool) -> list[Path]:
-    sha256 = sha256_file(archive)
-    with folder_in(target.absolute().parent) as temporary:
+def _alone(place: Path, url: str) -> Iterator[None]:
+    """Hold the lock of a download folder, and say so if another process holds it."""
+    path = place.with_suffix(".lock")
+    with ExitStack() as stack:
+        held = stack.enter_context(exclusive(path, wait=False))
+        if not held.held:
+            print(f"xmcbench: waiting for another process that downloads {visible(url)}", file=sys.stderr)
+            held = stack.enter_context(exclusive(path))
         try:
-            unpack(archive, temporary)
-        except OSError as error:
-            raise StorageError.from_os_error(error, temporary) from error
-        root = _root_of(temporary, card)
-        # The card is ours, whatever the archive says.
-        found = sorted(path for path in root.rglob("*") if path.is_file() and path.name not in ("card.toml", LOCK))
-        files = {path.relative_to(root).as_posix(): sha256_file(path) for path in found}
-        changed = [name for name, sum_ in files.items() if lock and lock.files.get(name, sum_) != sum_]
-        if changed:
-            raise DataError(f"{changed[0]} of {url} differs from that of the first fetch", "is the mirror intact?")
-        if lock and (others := sorted(set(files) ^ set(lock.files))):
-            how = (
-                "brings a file that the first fetch did not"
-                if others[0] in files
-                else "lacks a file of the first fetch"
-            )
-            raise DataError(f"{url} {how}: {others[0]}", "is the mirror intact?")
-        archives = {**(lock.archives if lock else {}), url: sha256}
-        with output_folder(target, force or lock is not None, rebuild=True) as folder:
-            for name in files:
-                place_of_file = folder / name
-                place_of_file.parent.mkdir(parents=True, exist_ok=True)
-                shutil.move(root / name, place_of_file)
-            write_json(folder / LOCK, msgspec.to_builtins(Lock(archives, {**(lock.files if lock else {}), **files})))
-    return [target / name for name in files]
+            yield
+        finally:
+            # A download that is not used yet, whole or partial, is kept: the disk may be full, or Ctrl-C was pressed.
+            with suppress(OSError):
+                place.rmdir()
+            held.remove()
 
 
-def _root_of(folder: Path, card: Card) -> Path:
-    """The folder of an unpacked archive that has a layout, the outermost first."""
-    folders = [folder, *sorted((path for path in folder.rglob("*") if path.is_dir()), key=lambda path: len(path.parts))]
-    for each in folders:
-        if recognized(Place(str(each), each)):
-            return each
-    raise DataError(f"what was downloaded for {card.name} has no layout that xmcbench knows")
-
-
-def read_lock(folder: Path) -> Lock | None:
-    """The sums of the first fetch; None where nothing was fetched. Raises DataError for a damaged file."""
-    try:
-        return msgspec.json.decode(read_bytes(folder / LOCK), type=Lock)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-        hint = "delete it to accept whatever is fetched next"
-        raise DataError(f"cannot read {folder / LOCK}: {error}", hint) from None
+def _present_files(card: Card, folder: Path, force: bool) -> list[Path]:
+    """The files of this card that were fetched into a folder; none if one is missing or has other bytes."""
+    lock = _lock_of(card, folder, force)
+    return [folder / name for name in lock.files] if lock and not lock.changes(folder) else []
 
 
 def _lock_of(card: Card, folder: Path, force: bool) -> Lock | None:
     """The lock of a folder, if it is of a download of this card. Raises UsageError for another's, None if forced."""
     lock = read_lock(folder)
-    if lock is None or any(each.url in lock.archives for each in card.downloads):
+    if lock is None or any(source.url in lock.archives for source in card.downloads):
         return lock
     if force:
         return None
-    raise UsageError(
-        f"{folder} holds what was fetched from {visible(next(iter(lock.archives), 'elsewhere'))}, not {card.name}",
-        "choose another folder; --force writes beside other files and replaces those of the same name",
-    )
+    url = visible(next(iter(lock.archives), "elsewhere"))
+    hint = "choose another folder; --force writes beside other files and replaces those of the same name"
+    raise UsageError(f"{folder} holds what was fetched from {url}, not {card.name}", hint)
 
 
-def _present(card: Card, folder: Path, force: bool) -> list[Path]:
-    """The files of this card that were fetched into a folder; none if one is missing or has other bytes."""
-    lock = _lock_of(card, folder, force)
-    return [folder / name for name in lock.files] if lock and not differing(folder, lock) else []
+def _fetch(card: Card, url: str, archive: Path, target: Path, force: bool, patience: Patience | None) -> list[Path]:
+    """Download and unpack an archive, unless another process has just done it."""
+    if present := _present_files(card, target, force):
+        return present
+    lock = _lock_of(card, target, force)
+    # Only files of the lock are written, and an earlier fetch put those there.
+    force = force or lock is not None
+    check_free(target, force, rebuild=True)
+    try:
+        download(url, archive, lock.archives.get(url) if lock else None, patience)
+        with folder_in(target.absolute().parent) as temporary:
+            with writing(temporary):
+                unpack(archive, temporary)
+            root = _root_of(temporary, card)
+            # The card is ours, whatever the archive says.
+            found = sorted(path for path in root.rglob("*") if path.is_file() and path.name not in ("card.toml", LOCK))
+            files = {path.relative_to(root).as_posix(): sha256_file(path) for path in found}
+            archives = {**(lock.archives if lock else {}), url: sha256_file(archive)}
+            if lock:
+                _compare(url, files, lock)
+            with output_folder(target, force, rebuild=True) as folder:
+                for name in files:
+                    path = folder / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.move(root / name, path)
+                write_json(folder / LOCK, msgspec.to_builtins(Lock(archives, files)))
+    except DataError:
+        archive.unlink(missing_ok=True)
+        raise
+    archive.unlink()
+    return [target / name for name in files]
 
 
-def differing(folder: Path, lock: Lock) -> list[str]:
-    """The files of a lock that are missing or have other bytes."""
-    return [
-        name for name, sum_ in lock.files.items() if not (folder / name).is_file() or sha256_file(folder / name) != sum_
-    ]
-
-
-def _home(card: Card) -> Path:
-    root = writable_root()
+def _root_of(folder: Path, card: Card) -> Path:
+    """The folder of an unpacked archive that has a layout, the outermost first."""
+    below = sorted((path for path in folder.rglob("*") if path.is_dir()), key=lambda path: len(path.parts))
+    root = next((path for path in (folder, *below) if find_layout(Place(str(path), path))), None)
     if root is None:
-        raise UsageError("no dataset folder is writable", "--out FOLDER, or set $XMCBENCH_DATASETS")
-    return root / card.slug
+        raise DataError(f"the archive that was downloaded for {card.name} has no layout that xmcbench knows")
+    return root
+
+
+def _compare(url: str, files: dict[str, str], lock: Lock) -> None:
+    """Raise DataError for other files than those of the first fetch."""
+    for name in sorted(files.keys() | lock.files.keys()):
+        if files.get(name) != lock.files.get(name):
+            what = "differs from that of the first fetch"
+            if name not in files:
+                what = "of the first fetch is missing"
+            elif name not in lock.files:
+                what = "was not in the first fetch"
+            raise DataError(f"{name} of {url} {what}", "is the mirror intact?")

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xmcbench.data.rows import Rows, at, check_count
-from xmcbench.data.sources.source import Part, Source
+from xmcbench.data.sources.source import Part, Source, check_count
+from xmcbench.data.text_files import at
 from xmcbench.errors import DataError, StorageError
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
@@ -32,13 +34,20 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
+#: Rows, and characters of text, that a batch holds at most; one row may be longer.
+ROWS, CHARACTERS = 65_536, 1 << 25
+
+_COLUMNS = ["uid", "title", "content"]
+
+
 @dataclass(frozen=True)
 class Corpus:
     """A part of a source in its loaded form: ``texts.arrow`` and ``pairs.npz`` in ``folder``.
 
-    texts_sha256: digest of the texts. rows, pairs: counts. highest, highest_line: the highest label id and its line (-1
-    and 0 without pairs). uids: whether the uids are more than row numbers, which two files share by accident.
-    pairs_sha256: digest of the pairs; empty for labels. notes: what was left out or assumed when it was read.
+    texts_sha256, pairs_sha256: digests; that of pairs is empty for labels. rows, pairs: counts. highest, highest_line:
+    the highest label id and its line (-1 and 0 without pairs, and where it was checked before). uids: whether the uids
+    are more than row numbers, which two files share by accident. notes: on what was left out or assumed when it was
+    read.
     """
 
     folder: Path
@@ -62,10 +71,10 @@ class Corpus:
         return self.folder / "pairs.npz"
 
 
-def kept(
+def get_cached(
     kind: str, identity: Mapping[str, object], fill: Callable[[Path], None], uses: tuple[object, ...] = ()
 ) -> Path:
-    """The cache folder of this kind and identity; ``fill``, which calls ``uses``, makes it if it does not exist.
+    """Return the cache folder of this kind and identity; ``fill``, which calls ``uses``, makes it if it is missing.
 
     Raises StorageError, naming the cache, when there is no room or no permission.
     """
@@ -75,8 +84,8 @@ def kept(
         raise StorageError(error.message, "set XMCBENCH_CACHE to use another folder for the cache") from error
 
 
-def corpus(part: Part, source: Source) -> Corpus:
-    """The loaded form of a part, read once.
+def get_corpus(part: Part, source: Source) -> Corpus:
+    """Return the loaded form of a part, which is read once.
 
     Raises what ``load_corpus`` raises, and DataError where a file changes while it is read.
     """
@@ -89,18 +98,17 @@ def corpus(part: Part, source: Source) -> Corpus:
 
     options = {key: value for key, value in source.place.options.items() if key in source.options}
     identity = {"layout": source.name, "part": [path.name for path in part.files[:1]], "options": options}
-    return open_corpus(kept(part.kind, {**identity, "sha256": sha256}, fill, (type(source),)))
+    return open_corpus(get_cached(part.kind, {**identity, "sha256": sha256}, fill, (type(source),)))
 
 
 def open_corpus(folder: Path) -> Corpus:
-    """The corpus in a folder of the cache. Raises DataError when it is damaged."""
+    """Open the corpus in a folder of the cache. Raises DataError when it is damaged."""
     try:
         facts = json.loads(read_text(folder / "facts.json"))
         return Corpus(folder=folder, **{**facts, "notes": tuple(facts["notes"])})
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise DataError(
-            f"cannot read the store {folder}: {error}", "delete the folder: it will be regenerated"
-        ) from error
+        hint = "delete the folder: it will be regenerated"
+        raise DataError(f"cannot read the store {folder}: {error}", hint) from error
 
 
 def load_corpus(part: Part, folder: Path) -> Corpus:
@@ -109,91 +117,136 @@ def load_corpus(part: Part, folder: Path) -> Corpus:
     Raises DataError if a file is damaged, malformed or empty, repeats a uid, or asks for too much memory.
     """
     with bounded_memory(part.path):
-        return _load(part, folder)
+        reader = _Reader(part)
+        texts = write_texts(folder / "texts.arrow", reader.batches())
+        reader.check_uids(texts)
+        uids = any(uid != str(row) for row, uid in enumerate(texts.uids))
+        pairs = {} if part.kind == "labels" else reader.pairs()
+        return _finish(folder, texts, uids, notes=tuple(part.notes), **pairs)
 
 
-def _load(part: Part, folder: Path) -> Corpus:
-    targets, lengths = array("i"), array("i")
+class _Reader:
+    """The rows of a part on their way into the loaded form, with the file and the line of each."""
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        done = 0
-        for rows in part.read():
-            check_count(done + len(rows.uids), len(targets) + len(rows.targets))
-            yield _batch(part, rows, done)
-            targets.extend(rows.targets)
-            lengths.extend(rows.lengths)
-            done += len(rows.uids)
-        if not done:
-            raise DataError(f"{part.path} is empty", f"a dataset needs {part.kind}")
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._targets, self._lengths, self._lines = array("i"), array("i"), array("q")
+        self._files: list[tuple[int, Path]] = []  # each with its first row
 
-    texts = write_texts(folder / "texts.arrow", batches())
-    _check_uids(part, texts)
-    named = any(uid != str(row) for row, uid in enumerate(texts.uids))
-    notes = tuple(part.notes)
-    if part.kind == "labels":
-        return _write_facts(folder, Corpus(folder, texts.digest, len(texts), 0, -1, 0, named, notes=notes))
-    indices, indptr = np.frombuffer(targets, np.int32), np.zeros(len(texts) + 1, np.int64)
-    np.cumsum(lengths, out=indptr[1:])
-    if len(indices) and indices.min() < 0:
-        row = int(np.searchsorted(indptr, indices.argmin(), "right")) - 1
-        raise at(*part.place(row), f"target_ind {indices.min()} is out of range", "label ids start at 0")
-    highest = int(indices.argmax()) if len(indices) else -1
-    line = part.place(int(np.searchsorted(indptr, highest, "right")) - 1)[1] if len(indices) else 0
-    top = int(indices[highest]) if len(indices) else -1
-    indptr, indices = _distinct(indptr, indices)
-    write_pairs(folder / "pairs.npz", indptr, indices)
-    digest = pairs_digest(indptr, indices)
-    made = Corpus(folder, texts.digest, len(texts), len(indices), top, line, named, digest, notes)
-    return _write_facts(folder, made)
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Read the texts in batches."""
+        texts: list[tuple[str, str, str]] = []
+        characters = 0
+        for path, line, uid, title, content, labels in self._part.rows():
+            if not self._files or self._files[-1][1] is not path:
+                self._files.append((len(self._lines), path))
+            self._lines.append(line)
+            self._targets.extend(labels)
+            self._lengths.append(len(labels))
+            texts.append((uid, title, content))
+            characters += len(title) + len(content)
+            if len(texts) == ROWS or characters >= CHARACTERS:
+                yield self._batch(texts)
+                texts, characters = [], 0
+        if texts:
+            yield self._batch(texts)
+        if not self._lines:
+            raise DataError(f"{self._part.path} is empty", f"a dataset needs {self._part.kind}")
+
+    def _batch(self, texts: list[tuple[str, str, str]]) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        check_count(len(self._lines), len(self._targets))
+        try:
+            columns = [pa.array(column, pa.large_string()) for column in zip(*texts, strict=True)]
+            return pa.record_batch(columns, _COLUMNS)
+        except UnicodeEncodeError:
+            for row, parts in enumerate(texts, len(self._lines) - len(texts)):
+                if any(0xD800 <= ord(letter) < 0xE000 for text in parts for letter in text):
+                    hint = "this is not valid Unicode: fix the text"
+                    raise at(*self._place(row), "contains half a surrogate pair", hint) from None
+            raise
+
+    def _place(self, row: int) -> tuple[Path, int]:
+        """The file and the line of a row: not every line of a file is a row."""
+        first = bisect_right(self._files, row, key=itemgetter(0)) - 1
+        return self._files[first][1], self._lines[row]
+
+    def check_uids(self, texts: Texts) -> None:
+        """Raise DataError for a uid that is given twice."""
+        import pyarrow.compute as pc
+
+        if pc.count_distinct(texts.uids.to_arrow()).as_py() == len(texts):
+            return
+        seen: dict[str, int] = {}
+        for row, uid in enumerate(texts.uids):
+            if uid in seen:
+                (path, line), (other, first) = self._place(row), self._place(seen[uid])
+                where = f"line {first}" if other == path else f"{other.name}, line {first}"
+                raise at(path, line, f"duplicate uid {uid!r}, first in {where}", "uids must be unique")
+            seen[uid] = row
+
+    def pairs(self) -> dict[str, Any]:
+        """The pairs, label ids sorted and deduplicated, and the highest label id with its line."""
+        rows, targets = np.arange(len(self._lines)), np.frombuffer(self._targets, np.int32)
+        row_of = np.repeat(rows, self._lengths)
+        highest, line = -1, 0
+        if len(targets):
+            if targets.min() < 0:
+                place = self._place(int(row_of[targets.argmin()]))
+                raise at(*place, f"target_ind {targets.min()} is out of range", "label ids start at 0")
+            highest, line = int(targets.max()), self._place(int(row_of[targets.argmax()]))[1]
+        keys = np.unique(row_of * (np.int64(1) << 32) + targets)
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(keys >> 32, minlength=len(rows)))])
+        return {"pairs": (indptr, (keys & 0xFFFFFFFF).astype(np.int32)), "highest": highest, "line": line}
 
 
-def write_corpus(folder: Path, rows: Iterable[pa.RecordBatch], pairs: csr_matrix | None, uids: bool) -> Corpus:
-    """Write rows as ``rows_of`` gives them to ``folder``, in the same form; ``pairs`` is a canonical binary CSR or
-    None."""
+def write_corpus(folder: Path, rows: Iterable[pa.RecordBatch], pairs: csr_matrix | None, uids: bool) -> None:
+    """Write rows, as ``rows_of`` gives them, to a new folder in the same form; ``pairs`` is a canonical binary CSR."""
+    folder.mkdir()
     texts = write_texts(folder / "texts.arrow", rows)
-    if pairs is None:
-        return _write_facts(folder, Corpus(folder, texts.digest, len(texts), 0, -1, 0, uids))
-    write_pairs(folder / "pairs.npz", pairs.indptr, pairs.indices)
-    top = int(pairs.indices.max()) if pairs.nnz else -1
-    line = int(np.searchsorted(pairs.indptr, pairs.indices.argmax(), "right")) if pairs.nnz else 0
-    digest = pairs_digest(pairs.indptr, pairs.indices)
-    return _write_facts(folder, Corpus(folder, texts.digest, len(texts), pairs.nnz, top, line, uids, digest))
+    _finish(folder, texts, uids, None if pairs is None else (pairs.indptr, pairs.indices))
+
+
+def _finish(
+    folder: Path,
+    texts: Texts,
+    uids: bool,
+    pairs: tuple[np.ndarray, np.ndarray] | None = None,
+    highest: int = -1,
+    line: int = 0,
+    notes: tuple[str, ...] = (),
+) -> Corpus:
+    """Write pairs (indptr, indices) and facts beside texts."""
+    digest, count = "", 0
+    if pairs is not None:
+        write_pairs(folder / "pairs.npz", *pairs)
+        digest, count = pairs_digest(*pairs), len(pairs[1])
+    corpus = Corpus(folder, texts.digest, len(texts), count, highest, line, uids, digest, notes)
+    facts = asdict(corpus)
+    del facts["folder"]
+    write_json(folder / "facts.json", facts)
+    return corpus
 
 
 def rows_of(texts: Texts, rows: np.ndarray) -> Iterator[pa.RecordBatch]:
     """Some rows of a corpus (ascending ids), a batch at a time."""
     import pyarrow as pa
 
-    columns = {"uid": texts.uids, "title": texts.titles, "content": texts.contents}
+    columns = (texts.uids, texts.titles, texts.contents)
     for start in range(0, len(texts), BATCH):
         first, end = np.searchsorted(rows, (start, start + BATCH))
         if first < end:
             inside = pa.array(rows[first:end] - start)
-            parts = [column[start : start + BATCH].to_arrow().take(inside) for column in columns.values()]
-            yield from pa.table(parts, [*columns]).combine_chunks().to_batches()
-
-
-def titles_of(texts: Texts) -> Iterator[pa.RecordBatch]:
-    """The rows of a corpus without their contents, a batch at a time."""
-    import pyarrow as pa
-
-    for batch in rows_of(texts, np.arange(len(texts))):
-        empty = pa.array([""] * batch.num_rows, pa.large_string())
-        yield pa.record_batch([batch.column("uid"), batch.column("title"), empty], batch.schema.names)
-
-
-def _write_facts(folder: Path, made: Corpus) -> Corpus:
-    facts = asdict(made)
-    del facts["folder"]
-    write_json(folder / "facts.json", facts)
-    return made
+            parts = [column[start : start + BATCH].to_arrow().take(inside) for column in columns]
+            yield from pa.table(parts, _COLUMNS).combine_chunks().to_batches()
 
 
 def write_texts(path: Path, batches: Iterable[pa.RecordBatch]) -> Texts:
     """Write an Arrow IPC file of record batches (uid, title, content) with its digest in the schema's metadata."""
     import pyarrow as pa
 
-    schema = pa.schema([(name, pa.large_string()) for name in ("uid", "title", "content")])
+    schema = pa.schema([(name, pa.large_string()) for name in _COLUMNS])
     # The digest is only known at the end but belongs at the front: write the file without it, then copy it.
     draft = path.with_suffix(".draft")
     with pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
@@ -206,39 +259,3 @@ def write_texts(path: Path, batches: Iterable[pa.RecordBatch]) -> Texts:
         writer.write_table(table, max_chunksize=BATCH)
     draft.unlink()
     return Texts.open(path)
-
-
-def _batch(part: Part, rows: Rows, done: int) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    try:
-        columns = [pa.array(values, pa.large_string()) for values in (rows.uids, rows.titles, rows.contents)]
-    except UnicodeEncodeError:
-        for row, texts in enumerate(zip(rows.uids, rows.titles, rows.contents, strict=True)):
-            if not "".join(texts).isascii() and any(0xD800 <= ord(letter) < 0xE000 for letter in "".join(texts)):
-                hint = "this is not valid Unicode: fix the text"
-                raise at(*part.place(done + row), "contains half a surrogate pair", hint) from None
-        raise
-    return pa.record_batch(columns, ["uid", "title", "content"])
-
-
-def _check_uids(part: Part, texts: Texts) -> None:
-    import pyarrow.compute as pc
-
-    if pc.count_distinct(texts.uids.to_arrow()).as_py() == len(texts):
-        return
-    seen: dict[str, int] = {}
-    for row, uid in enumerate(texts.uids):
-        if uid in seen:
-            (path, line), (other, first) = part.place(row), part.place(seen[uid])
-            where = f"line {first}" if other == path else f"{other.name}, line {first}"
-            raise at(path, line, f"duplicate uid {uid!r}, first in {where}", "uids must be unique")
-        seen[uid] = row
-
-
-def _distinct(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with label ids sorted and deduplicated."""
-    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    keys = np.unique(rows * (np.int64(1) << 32) + indices)
-    counts = np.bincount(keys >> 32, minlength=len(indptr) - 1)
-    return np.concatenate([[0], np.cumsum(counts)]), (keys & 0xFFFFFFFF).astype(np.int32)

@@ -1,33 +1,43 @@
-"""Synthetic datasets of any size, for tests of scale: words are random, sizes and skew are realistic.
+"""Synthetic datasets of any size, or of the size and shape of a known one, for tests of scale.
 
-Labels have two to four words. The frequency of labels follows Zipf's law. An instance mentions about half of the words
-of its labels, among other words, so that the text says something about the labels, but not everything.
+Labels belong to topics; topics, labels within a topic, and words are drawn by Zipf's law, so that many labels have no
+training pair. A text has words of everybody, of its topic and of its labels. Its length varies by a factor of fifteen.
+The stream of numpy's RandomState is frozen (NEP 19), and only draws that need no libm are made from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from math import isqrt
 from pathlib import Path
 
 import numpy as np
 from msgspec.structs import replace
+from scipy.sparse import csr_matrix
 
-from xmcbench.data.card import write_card
-from xmcbench.data.catalog import bare_card
-from xmcbench.data.output import check_free, output_folder
-from xmcbench.data.xc_text import write_instances, write_labels
-from xmcbench.errors import UsageError
+from xmcbench.data.card import Card, write_card
+from xmcbench.data.catalog import bare_card, find
+from xmcbench.data.exchange import output_folder
+from xmcbench.data.sources.source import TEST_FILTER
+from xmcbench.data.sources.xc_raw import write_instances, write_labels
+from xmcbench.data.xc_matrix import write_filter
+from xmcbench.errors import DataError, UsageError
 
 _SYLLABLES = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"]
 
-#: Labels of an instance: one of these numbers, with equal probability.
-_LABELS_EACH = np.array([1, 1, 2, 2, 3, 5])
+#: Words of a text and labels of an instance, relative to their means. Whole numbers: no result depends on libm.
+_LENGTHS = np.array([2, 3, 4, 5, 6, 7, 8, 10, 13, 18, 30])
+_LABELS = np.array([1, 1, 1, 2, 2, 3, 5])
 
-#: Other words of an instance.
-_OWN_WORDS = 12
+#: The mean number of labels of an instance where no card says it, and of words of a text.
+_PAIRS, _WORDS = 2.0, 30
 
+_WORDS_OF_TOPIC = 200
+#: Of 20 words so many are of the topic, and so many of a label.
+_OF_TOPIC, _OF_LABEL = 7, 3
+_TITLE = 8
 #: Instances generated at a time.
-_BLOCK = 16_384
+_BLOCK = 8_192
 
 
 def synthesize(out: Path, instances: int, labels: int, seed: int = 0, force: bool = False) -> Path:
@@ -38,72 +48,143 @@ def synthesize(out: Path, instances: int, labels: int, seed: int = 0, force: boo
     name cannot name files; with ``force``, other files in it stay, and those of the same names are replaced.
     """
     if instances < 1 or labels < 1 or not 0 <= seed < 2**32:
-        raise UsageError(
-            f"cannot make {instances} instances and {labels} labels with seed {seed}",
-            "sizes must be at least 1, the seed in 0..2^32-1",
-        )
+        what = f"cannot make {instances} instances and {labels} labels with seed {seed}"
+        raise UsageError(what, "sizes must be at least 1, the seed in 0..2^32-1")
     card = replace(bare_card(out.resolve().name), description="made up", source="synthetic")
-    check_free(out, force)
-    # The stream of RandomState is frozen (NEP 19); only draws that need no libm are made from it.
-    random = np.random.RandomState(seed)
-    vocabulary = max(1_000, 2 * labels)
-    label_words = random.randint(vocabulary, size=(labels, 4))
-    label_lengths = random.randint(2, 5, size=labels)
-    made = _Instances(random, label_words, label_lengths, vocabulary)
+    sizes = (instances, max(1, instances // 4))
+    return _write(out, card, _Corpus(seed, labels, _WORDS, _PAIRS), sizes, 0, ".json.gz", force)
+
+
+def imitate(out: Path, like: str, scale: float = 1.0, words: int = 100, seed: int = 0, force: bool = False) -> Path:
+    """Write a synthetic dataset like the one called ``like`` into the new folder ``out``, in the XC raw layout.
+
+    Counts and propensity constants are those of the card. Half as many test instances as there are labels or test
+    instances, whichever are fewer, are labels too, with the uid and the words of the label. It is none of their true
+    labels: the filter ``self`` removes it, and so does the filter file. Nothing else is taken from the known dataset.
+
+    scale: of all counts. words: the mean number of a text. Equal arguments give equal bytes. Returns ``out``. Raises
+    UnknownName for an unknown dataset, DataError for a card without counts and for a folder whose name cannot name
+    files, UsageError for other arguments and if ``out`` is not empty; with ``force``, other files in it stay, and those
+    of the same names are replaced.
+    """
+    if not 0 < scale <= 100 or words < 1 or not 0 <= seed < 2**32:
+        what = f"cannot imitate {like} at scale {scale:g} with {words} words and seed {seed}"
+        raise UsageError(what, "the scale is in (0, 100], there is at least 1 word, the seed is in 0..2^32-1")
+    listing = find(like)
+    counts = {str(name): number for name, number in (listing.card.counts if listing.card else {}).items()}
+    missing = [name for name in ("train", "test", "labels") if not counts.get(name)]
+    if listing.card is None or missing:
+        raise DataError(f"the card of {like} does not say how many {missing[0] if missing else 'labels'} there are")
+    made = f"made up, with the counts of {listing.name} times {scale:g} and texts of {words} words"
+    card = bare_card(out.resolve().name)
+    card = replace(card, description=made, source="synthetic", propensity=listing.card.propensity)
+    train, test, labels = (max(2, round(scale * counts[name])) for name in ("train", "test", "labels"))
+    side = next((name for name in ("train", "test") if counts.get(f"{name}_pairs")), None)
+    corpus = _Corpus(seed, labels, words, counts[f"{side}_pairs"] / counts[side] if side else _PAIRS)
+    # Not gzipped: at these sizes that would take most of the time.
+    return _write(out, card, corpus, (train, test), min(labels, test) // 2, ".json", force)
+
+
+def _write(out: Path, card: Card, corpus: _Corpus, sizes: tuple[int, int], own: int, suffix: str, force: bool) -> Path:
+    """Write training and test instances. own: the number of test instances that are labels too."""
     with output_folder(out, force) as folder:
-        titles = (_text(words[:length]) for words, length in zip(label_words, label_lengths, strict=True))
-        write_labels(folder / "lbl.json.gz", ((f"l{row}", title) for row, title in enumerate(titles)))
-        write_instances(folder / "trn.json.gz", made.rows("trn", instances))
-        write_instances(folder / "tst.json.gz", made.rows("tst", max(1, instances // 4)))
+        write_labels(folder / f"lbl{suffix}", corpus.labels())
+        write_instances(folder / f"trn{suffix}", corpus.instances("trn", sizes[0], np.zeros(0, np.int64)))
+        ids = corpus.draw_labels(own)
+        write_instances(folder / f"tst{suffix}", corpus.instances("tst", sizes[1], ids))
+        if own:
+            pairs = (np.ones(own, np.float32), (np.arange(own), ids))
+            write_filter(folder / TEST_FILTER[0], csr_matrix(pairs, shape=(sizes[1], corpus.size)))
         write_card(folder / "card.toml", card)
     return out
 
 
-class _Instances:
-    """A stream of instances over given labels."""
+class _Corpus:
+    """Labels, and streams of instances over them. Label l is of topic l modulo the number of topics."""
 
-    def __init__(
-        self, random: np.random.RandomState, label_words: np.ndarray, label_lengths: np.ndarray, vocabulary: int
-    ) -> None:
-        self._random, self._label_words, self._label_lengths = random, label_words, label_lengths
-        # Inverse distribution functions of Zipf's law: over labels, over words.
-        self._label_law, self._word_law = (
-            np.cumsum(1 / np.arange(1, size + 1)) for size in (len(label_words), vocabulary)
+    def __init__(self, seed: int, labels: int, words: int, pairs_each: float) -> None:
+        self._random = np.random.RandomState(seed)
+        self.size, self._words, self._pairs_each = labels, words, pairs_each
+        self._topics = max(1, isqrt(labels))
+        self._common = max(1_000, labels // 2)
+        total = self._common + self._topics * _WORDS_OF_TOPIC
+        self._names = np.array([_word(number) for number in range(total)], object)
+        self._topic_law, self._label_law, self._word_law, self._own_law = (
+            # The inverse distribution function of Zipf's law is a search in these sums.
+            np.cumsum(1 / np.arange(1, size + 1))
+            for size in (self._topics, -(-labels // self._topics), self._common, _WORDS_OF_TOPIC)
         )
+        # A rare word, and words of the topic.
+        topics = np.arange(labels) % self._topics
+        rare = self._random.randint(self._common, size=(labels, 1))
+        self._label_words = np.hstack([rare, self._of_topic(np.repeat(topics, 4)).reshape(labels, 4)])
+        self._label_lengths = self._random.randint(2, 6, size=labels)
 
-    def rows(self, side: str, size: int) -> Iterator[tuple[str, str, str, list[int]]]:
-        """``size`` instances as (uid, title, content, label ids), drawn a block at a time."""
+    def draw_labels(self, count: int) -> np.ndarray:
+        """Draw so many labels, in random order."""
+        return self._random.permutation(self.size)[:count]
+
+    def labels(self) -> Iterator[tuple[str, str]]:
+        """(uid, title) of every label."""
+        for label, (ids, length) in enumerate(zip(self._label_words, self._label_lengths, strict=True)):
+            yield f"l{label}", " ".join(self._names[ids[:length]])
+
+    def instances(self, side: str, size: int, own: np.ndarray) -> Iterator[tuple[str, str, str, list[int]]]:
+        """``size`` instances; the first ones are the labels ``own``."""
         for start in range(0, size, _BLOCK):
-            block = min(_BLOCK, size - start)
-            counts = _LABELS_EACH[self._random.randint(len(_LABELS_EACH), size=block)]
-            labels = self._draw(self._label_law, (block, int(_LABELS_EACH.max())))
-            own = self._draw(self._word_law, (block, _OWN_WORDS))
-            mentioned = self._random.random_sample((block, labels.shape[1], 4)) < 0.5
-            for row in range(block):
-                ids = np.unique(labels[row, : counts[row]])
-                said = [
-                    word
-                    for place, label in enumerate(ids)
-                    for word in self._label_words[label, : self._label_lengths[label]][
-                        mentioned[row, place, : self._label_lengths[label]]
-                    ]
-                ]
-                title, content = [*said[:2], *own[row, :3]], [*own[row, 3:], *said]
-                yield f"{side}{start + row}", _text(title), _text(content), ids.tolist()
+            rows = min(_BLOCK, size - start)
+            mine = own[start : start + rows]
+            topics = self._draw(self._topic_law, rows)
+            topics[: len(mine)] = mine % self._topics
+            relative = _LABELS[self._random.randint(len(_LABELS), size=rows)]
+            label_counts = np.maximum(1, np.rint(relative * self._pairs_each / 2)).astype(np.int64)
+            label_ends = np.cumsum(label_counts)
+            of_row = np.repeat(np.arange(rows), label_counts)
+            ranks = self._draw(self._label_law, len(of_row))
+            labels = np.minimum(topics[of_row] + ranks * self._topics, self.size - 1)
+            lengths = np.maximum(3, _LENGTHS[self._random.randint(len(_LENGTHS), size=rows)] * self._words // 9)
+            texts = self._texts(topics, lengths, labels, label_ends).tolist()
+            ends = np.cumsum(lengths).tolist()
+            for row in range(rows):
+                words = texts[ends[row] - lengths[row] : ends[row]]
+                uid = f"{side}{start + row}"
+                if row < len(mine):
+                    label = mine[row]
+                    uid = f"l{label}"
+                    words = [*self._names[self._label_words[label, : self._label_lengths[label]]], *words]
+                first = label_ends[row - 1] if row else 0
+                ids = sorted({*labels[first : label_ends[row]].tolist()} - {*mine[row : row + 1].tolist()})
+                # An instance that has lost its only label gets the next one of its topic.
+                ids = ids or [int((mine[row] + self._topics) % self.size)]
+                yield uid, " ".join(words[:_TITLE]), " ".join(words[_TITLE:]), ids
 
-    def _draw(self, law: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        return np.asarray(np.searchsorted(law, self._random.random_sample(shape) * law[-1]))
+    def _texts(self, topics: np.ndarray, lengths: np.ndarray, labels: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """The words of all texts, one after the other: object [sum of lengths]."""
+        of_row = np.repeat(np.arange(len(lengths)), lengths)
+        kind = self._random.randint(20, size=len(of_row))
+        ids = self._draw(self._word_law, len(of_row))
+        topical = np.flatnonzero(kind < _OF_TOPIC)
+        ids[topical] = self._of_topic(topics[of_row[topical]])
+        about = np.flatnonzero(kind >= 20 - _OF_LABEL)
+        counts = np.diff(ends, prepend=0)[of_row[about]]
+        label = labels[ends[of_row[about]] - 1 - self._random.randint(1 << 30, size=len(about)) % counts]
+        place = self._random.randint(1 << 30, size=len(about)) % self._label_lengths[label]
+        ids[about] = self._label_words[label, place]
+        return np.asarray(self._names[ids])
+
+    def _of_topic(self, topics: np.ndarray) -> np.ndarray:
+        """Draw a word of each topic."""
+        return np.asarray(self._common + topics * _WORDS_OF_TOPIC + self._draw(self._own_law, len(topics)))
+
+    def _draw(self, law: np.ndarray, size: int) -> np.ndarray:
+        return np.asarray(np.searchsorted(law, self._random.random_sample(size) * law[-1]))
 
 
-def _text(words: Iterable[int]) -> str:
-    return " ".join(map(word, words))
-
-
-def word(number: int) -> str:
+def _word(number: int) -> str:
     """The word of this number: its digits in base 70 as syllables, at least two."""
-    number, rest = divmod(int(number), len(_SYLLABLES))
-    made = _SYLLABLES[rest]
+    number, rest = divmod(number, len(_SYLLABLES))
+    word = _SYLLABLES[rest]
     while number >= len(_SYLLABLES):
         number, rest = divmod(number, len(_SYLLABLES))
-        made = _SYLLABLES[rest] + made
-    return _SYLLABLES[number] + made
+        word = _SYLLABLES[rest] + word
+    return _SYLLABLES[number] + word

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from xmcbench.data.catalog import spelled_alike
+from xmcbench.data.catalog import normalize_name
 from xmcbench.errors import PluginError, UsageError
 from xmcbench.runner.rows import Request
 from xmcbench.setting import Setting
@@ -40,7 +40,7 @@ class Grid:
             Request(
                 dataset, setting, tuple(self.methods), self.preset, self.overrides, tuple(self.seeds), self.complete
             )
-            for dataset in dict.fromkeys(map(spelled_alike, self.datasets))
+            for dataset in dict.fromkeys(map(normalize_name, self.datasets))
             for setting in dict.fromkeys(self.settings)
         ]
 

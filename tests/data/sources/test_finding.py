@@ -96,7 +96,7 @@ def test_a_layout_of_a_package_is_used(installed, tmp_path, write_folder, monkey
 
 
 def test_a_broken_layout_is_left_out_with_a_word(installed, capsys, write_folder):
-    installed(gone="no_such_package:Layout", wrong="xmcbench.data.rows:Rows")
+    installed(gone="no_such_package:Layout", wrong="xmcbench.data.card:Card")
     assert load_dataset(write_folder()).counts()["train"] == 3
     said = capsys.readouterr().err
     assert "the layout gone is left out: No module named" in said
@@ -132,7 +132,7 @@ def test_a_layout_that_raises_breaks_no_listing(installed, capsys, write_folder,
 def test_a_folder_of_any_layout_is_found_by_name(write_folder, tmp_path, monkeypatch):
     export(load_dataset(write_folder()), tmp_path / "sets" / "Tea", "beir")
     monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "sets"))
-    assert "tea-things" in {each.slug for each in known_datasets()}
+    assert "tea-things" in {listing.slug for listing in known_datasets()}
     assert load_dataset("tea-things").digest == load_dataset(tmp_path / "Tea Things").digest
     (tmp_path / "sets" / "Tea" / "corpus.jsonl").write_text("")
     with pytest.raises(DataError, match=r"corpus\.jsonl does not match the card"):
@@ -225,7 +225,7 @@ def test_one_file_of_a_dataset_of_the_hub_is_not_the_dataset(write_folder, tmp_p
     assert {*asked} == {(True, tmp_path / "hub"), (False, cache_root() / "hub")}
     refused = True
     notes = load_dataset("hf:somebody/tea-set").found
-    assert [each for each in notes if each.startswith("there is one set of instances")]
+    assert [note for note in notes if note.startswith("there is one set of instances")]
 
 
 def test_a_configuration_of_the_hub_is_that_folder_and_no_other(write_folder, tmp_path, monkeypatch):
@@ -256,7 +256,7 @@ def test_an_id_of_the_hub_is_taken_from_its_cache(write_folder, tmp_path, monkey
     with pytest.raises(DataError, match="has 1 of 2 shards such as test-00000-of-00002.parquet"):
         load_dataset("hf:somebody/tea-set")
     (snapshot / "test-00000-of-00002.parquet").rename(snapshot / "test.parquet")
-    monkeypatch.setattr("xmcbench.data.sources.hugging_face.cached", lambda name: name == "somebody/tea-set")
+    monkeypatch.setattr("xmcbench.data.sources.hugging_face.is_cached", lambda name: name == "somebody/tea-set")
     assert load_dataset("somebody/tea-set").digest == dataset.digest
     assert not HuggingFace.recognize(place_of("somebody/else"))
     assert locate("hf:somebody/else").name == "else"

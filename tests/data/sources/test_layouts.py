@@ -288,7 +288,7 @@ def test_a_row_of_json_lines_need_not_have_every_key(made):
     ],
 )
 def test_a_cell_in_brackets_is_a_json_list_or_an_error(made, cell):
-    folder = made({"train.jsonl": [json.dumps({"text": "one", "labels": each}) for each in ("fruit", cell)]})
+    folder = made({"train.jsonl": [json.dumps({"text": "one", "labels": text}) for text in ("fruit", cell)]})
     hint = r'line 2: labels is .*, which is not a JSON list \(write \["a", "b"\] or a;b; a single label in brackets is'
     with pytest.raises(DataError, match=hint):
         load_dataset(folder)
@@ -308,7 +308,7 @@ def test_a_quoted_cell_of_tsv_is_an_error(made):
 
 def test_brackets_within_a_cell_are_part_of_a_label(made):
     cells = ['["[sic]", "a [b]"]', "[sic]; pie", "pie [sic]", " [] ", ' ["pie"] ']
-    rows = [json.dumps({"text": each, "labels": each}) for each in cells]
+    rows = [json.dumps({"text": cell, "labels": cell}) for cell in cells]
     dataset = load_dataset(made({"train.jsonl": rows, "test.csv": "text\none\n"}))
     assert [*dataset.labels] == ["[sic]", "a [b]", "pie", "pie [sic]"]
     assert dataset.train_pairs().toarray().tolist() == [[1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1], [0] * 4, [0, 0, 1, 0]]
@@ -316,7 +316,8 @@ def test_brackets_within_a_cell_are_part_of_a_label(made):
 
 def test_white_space_around_the_text_of_a_label_is_none_of_it(made):
     rows = [
-        json.dumps({"text": "one", "labels": each}) for each in ([" fruit ", "\t"], ["fruit"], "fruit; pie\n", [" "])
+        json.dumps({"text": "one", "labels": labels})
+        for labels in ([" fruit ", "\t"], ["fruit"], "fruit; pie\n", [" "])
     ]
     dataset = load_dataset(made({"train.jsonl": rows, "test.csv": "text\none\n"}))
     assert ([*dataset.labels], [*dataset.labels.uids]) == (["fruit", "pie"], ["fruit", "pie"])
@@ -464,7 +465,7 @@ def test_shards_of_a_part_are_read_if_all_are_there(made):
 )
 def test_a_named_column_is_title_or_text(made, columns, head, texts):
     cells = {"title": "t", "text": "t", "abstract": "a", "labels": "b"}
-    folder = made({"train.csv": f"{head}\n{','.join(cells[each] for each in head.split(','))}\n"})
+    folder = made({"train.csv": f"{head}\n{','.join(cells[column] for column in head.split(','))}\n"})
     made({"test.csv": (folder / "train.csv").read_text()})
     assert [*load_dataset(f"{folder}?{columns}").train] == texts
 
@@ -524,22 +525,22 @@ def test_parquet_and_arrow_files_name_their_codes(made):
         assert source_at(place_of(place)).name == layout
         dataset = load_dataset(place)
         assert dataset.digest == load_dataset(made(XC, "expected")).digest
-        (row,) = [row for rows in source_at(place_of(place)).documents().read() for row in rows.titles]
-        assert row == "green tea"
+        (row,) = source_at(place_of(place)).documents().rows()
+        assert row.title == "green tea"
     made({"train/state.json": json.dumps({"_data_files": [{"filename": "../x.arrow"}]})}, "saved")
     with pytest.raises(DataError, match=r"cannot read .*state\.json"):
         load_dataset(folder)
 
 
-def saved_table(made, name, splits, table, files=("data.arrow",)):
+def save_table(made, name, splits, table, files=("data.arrow",)):
     """A folder as `save_to_disk` writes it, with one table in every split."""
     import pyarrow as pa
 
     folder = made({"dataset_dict.json": json.dumps({"splits": splits})}, name)
     for split in splits:
-        made({f"{split}/state.json": json.dumps({"_data_files": [{"filename": each} for each in files]})}, name)
-        for each in files:
-            with pa.OSFile(str(folder / split / each), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as stream:
+        made({f"{split}/state.json": json.dumps({"_data_files": [{"filename": file} for file in files]})}, name)
+        for file in files:
+            with pa.OSFile(str(folder / split / file), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as stream:
                 stream.write_table(table)
     return folder
 
@@ -551,8 +552,8 @@ def test_a_saved_folder_without_a_split_that_is_used(made, splits, files):
     import pyarrow as pa
 
     table = pa.table({"text": ["one", "two"], "labels": ["a", "b"]})
-    whole = saved_table(made, "whole", ["train", "test"], table)
-    folder = saved_table(made, "saved", splits, table, files)
+    whole = save_table(made, "whole", ["train", "test"], table)
+    folder = save_table(made, "saved", splits, table, files)
     for place in (str(folder), f"{whole}?documents={folder}"):
         with pytest.raises(DataError, match=r"saved has no train or test split \("):
             load_dataset(place)
@@ -562,7 +563,7 @@ def test_a_saved_folder_with_a_split_without_files(made):
     import pyarrow as pa
 
     table = pa.table({"text": ["one", "two"], "labels": ["a", "b"]})
-    folder = saved_table(made, "saved", ["train", "test"], table)
+    folder = save_table(made, "saved", ["train", "test"], table)
     (folder / "test" / "state.json").write_text(json.dumps({"_data_files": []}))
     dataset = load_dataset(folder)
     assert {*dataset.train, *dataset.test} == {"one", "two"}  # the training set is divided, as in a folder without test
@@ -574,7 +575,7 @@ def test_of_two_columns_of_one_name_the_last_one_is_read(made):
 
     names = ["text", "text", "labels"]
     table = pa.Table.from_arrays([["one", "two"], ["three", "four"], ["a", "b"]], names=names)
-    folder = saved_table(made, "saved", ["train", "test"], table)
+    folder = save_table(made, "saved", ["train", "test"], table)
     shards = made({"data/.keep": ""}, "shards")
     for split in ("train", "test"):
         parquet.write_table(table, shards / f"{split}.parquet")
@@ -828,17 +829,16 @@ def test_a_pointer_of_git_lfs_in_place_of_a_table_is_named(made, tmp_path):
     made({"train.parquet": POINTER, "test.parquet": POINTER})
     with pytest.raises(DataError, match=r"train\.parquet is a Git LFS pointer"):
         load_dataset(tmp_path / "set")
-    folder = saved_table(made, "saved", ["train"], pa.table({"text": ["one"], "labels": ["a"]}))
+    folder = save_table(made, "saved", ["train"], pa.table({"text": ["one"], "labels": ["a"]}))
     (folder / "train" / "data.arrow").write_text(POINTER)
     with pytest.raises(DataError, match=r"data\.arrow is a Git LFS pointer"):
         load_dataset(folder)
 
 
-def test_a_batch_without_labels_behind_one_with_labels_gets_none_from_the_pairs(made, monkeypatch):
-    """Whether the test instances have labels of their own is asked of the file, not of a part of it."""
-    monkeypatch.setattr("xmcbench.data.sources.maclr.ROWS", 1)
+def test_a_row_without_labels_beside_one_with_labels_gets_none_from_the_pairs(made):
+    """The labels are those of the lines if any line has one."""
     targets = {"3": [0], "4": []}
-    tests = [json.dumps({"uid": uid, "title": "tea", "target_ind": each}) for uid, each in targets.items()]
+    tests = [json.dumps({"uid": uid, "title": "tea", "target_ind": labels}) for uid, labels in targets.items()]
     files = {**LAYOUTS["maclr"], "tst.json": tests, "all_pairs.txt": ["3 L1 1", "4 L2 1"]}
     dataset = load_dataset(made(files))
     assert dataset.test_pairs().toarray().tolist() == [[1, 0], [0, 0]]

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from xmcbench.data.sources.literals import check_literals
-from xmcbench.data.sources.vocabulary import read_vocabulary
+from xmcbench.data.sources.vocabulary import check_literals, read_vocabulary
 from xmcbench.errors import DataError
 
 LABEL = "<http://www.w3.org/2004/02/skos/core#prefLabel>"

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from xmcbench.data import load_dataset, rows
-from xmcbench.data.sources import portions as bounds
-from xmcbench.data.sources.portions import portions
+from xmcbench.data import load_dataset
+from xmcbench.data.sources import arrow_tables as bounds
+from xmcbench.data.sources import source
+from xmcbench.data.sources.arrow_tables import portions
 from xmcbench.errors import DataError
 from xmcbench.storage.reading import FLAG, Unreadable
 
@@ -29,7 +30,7 @@ def views(count, text):
     return pa.Array.from_buffers(pa.string_view(), count, [None, pa.py_buffer(made.tobytes()), pa.py_buffer(text)])
 
 
-def listed(values):
+def list_of(values):
     """One row with a list of values."""
     return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
 
@@ -38,15 +39,15 @@ def batch(**columns):
     return pa.record_batch(list(columns.values()), list(columns))
 
 
-def saved(folder, *batches, **options):
+def save(folder, *batches, **options):
     """A folder as `save_to_disk` writes it, with these batches in the training and in the test set."""
     for split in ("train", "test"):
         (folder / split).mkdir(parents=True)
         (folder / split / "state.json").write_text(json.dumps({"_data_files": [{"filename": "d.arrow"}]}))
         how = pa.ipc.IpcWriteOptions(**options)
         with pa.ipc.new_stream(folder / split / "d.arrow", batches[0].schema, options=how) as stream:
-            for each in batches:
-                stream.write_batch(each)
+            for rows in batches:
+                stream.write_batch(rows)
     (folder / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
     return folder
 
@@ -74,10 +75,10 @@ def saved(folder, *batches, **options):
 def test_portions_are_the_rows_whatever_their_types_and_sizes(column, most, monkeypatch):
     monkeypatch.setattr(bounds, "_PORTION", most)
     whole = batch(text=column)
-    for each in (whole, whole.slice(1, 2), whole.slice(2, 0)):
-        parts = [*portions(Path("x"), iter([each, each]))]
-        assert [row for part in parts for row in part.to_pylist()] == 2 * each.to_pylist()
-        assert most > 1 or len(parts) == 2 * len(each)
+    for rows in (whole, whole.slice(1, 2), whole.slice(2, 0)):
+        parts = [*portions(Path("x"), iter([rows, rows]))]
+        assert [row for part in parts for row in part.to_pylist()] == 2 * rows.to_pylist()
+        assert most > 1 or len(parts) == 2 * len(rows)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_a_portion_has_as_many_rows_as_fit(value, kind, size, monkeypatch):
     [
         {"text": codes(100, ["x" * MIB]), "labels": codes(100, ["a"])},
         {"text": views(100, b"x" * MIB), "labels": codes(100, ["a"])},
-        {"text": pa.array(["t"]), "labels": listed(pa.nulls(2 * MIB))},
+        {"text": pa.array(["t"]), "labels": list_of(pa.nulls(2 * MIB))},
         {
             "text": pa.array(["t"]),
             "labels": pa.ListArray.from_arrays(pa.array([0, 100], pa.int32()), codes(100, ["x" * MIB])),
@@ -118,7 +119,7 @@ def test_a_portion_has_as_many_rows_as_fit(value, kind, size, monkeypatch):
 )
 def test_a_batch_counts_as_what_it_holds(tmp_path, own_cache, columns, monkeypatch):
     monkeypatch.setattr(bounds, "ARRAYS", 32 * MIB)
-    folder = saved(tmp_path / "bomb", batch(**columns), compression="zstd")
+    folder = save(tmp_path / "bomb", batch(**columns), compression="zstd")
     assert (folder / "train" / "d.arrow").stat().st_size < MIB
     with pytest.raises(DataError, match=rf"d\.arrow: a batch of rows takes more .* 32\.0 MiB: {FLAG} 1 raises it"):
         load_dataset(folder)
@@ -136,8 +137,8 @@ def test_a_dictionary_in_parquet_counts_as_what_it_holds(tmp_path, own_cache, mo
 
 def test_many_batches_are_refused_in_all(monkeypatch):
     monkeypatch.setattr(bounds, "STREAM", 5 * MIB)
-    each = batch(text=codes(2, ["x" * MIB]))
-    read = portions(Path("x"), iter([each] * 3))
+    rows = batch(text=codes(2, ["x" * MIB]))
+    read = portions(Path("x"), iter([rows] * 3))
     assert next(read).num_rows == next(read).num_rows == 2
     with pytest.raises(Unreadable, match="what it unpacks to takes more"):
         next(read)
@@ -147,7 +148,7 @@ def test_many_batches_are_refused_in_all(monkeypatch):
 def test_a_packed_buffer_is_refused_before_it_is_unpacked(tmp_path, own_cache, monkeypatch):
     """The allocation fails, which is no sign of damage."""
     monkeypatch.setattr(bounds, "_DECODING", 64 * MIB)
-    folder = saved(
+    folder = save(
         tmp_path / "bomb", batch(text=pa.array(["x" * (256 * MIB)]), labels=pa.array(["a"])), compression="zstd"
     )
     with pytest.raises(DataError) as caught:
@@ -160,23 +161,23 @@ def test_an_allocation_that_fails_is_not_taken_for_damage(tmp_path, own_cache, m
     def fail(*_):
         raise pa.ArrowMemoryError("malloc of size 1 failed")
 
-    folder = saved(tmp_path / "data", batch(text=pa.array(["x"]), labels=pa.array(["a"])))
+    folder = save(tmp_path / "data", batch(text=pa.array(["x"]), labels=pa.array(["a"])))
     for split in ("train", "test"):
         parquet.write_table(pa.table({"text": ["x"], "labels": ["a"]}), tmp_path / f"{split}.parquet")
-    monkeypatch.setattr("xmcbench.data.sources.portions.portions", fail)
+    monkeypatch.setattr("xmcbench.data.sources.arrow_tables.portions", fail)
     for place in (folder, tmp_path):
         with pytest.raises(DataError, match="it takes more memory than there is"):
             load_dataset(place)
 
 
 def test_rows_are_counted_before_they_are_read(tmp_path, own_cache, monkeypatch):
-    monkeypatch.setattr(rows, "MEMORY", 100 * 400)
+    monkeypatch.setattr(source, "MEMORY", 100 * 400)
     many = pa.table({"text": pa.nulls(101), "labels": pa.nulls(101)})
-    folder = saved(tmp_path / "many", *many.to_batches())
+    folder = save(tmp_path / "many", *many.to_batches())
     for split in ("train", "test"):
         parquet.write_table(many, tmp_path / f"{split}.parquet")
     monkeypatch.setattr("xmcbench.data.sources.records.Record", None)
-    monkeypatch.setattr("xmcbench.data.sources.records._ROWS", 10)  # of Parquet, the first batch is not too many
+    monkeypatch.setattr("xmcbench.data.sources.arrow_tables._ROWS", 10)  # of Parquet, the first batch is not too many
     for place in (folder, tmp_path):
         with pytest.raises(DataError, match="reading 101 rows and 0 pairs takes more than the limit"):
             load_dataset(place)
@@ -189,11 +190,11 @@ def test_rows_and_pairs_of_every_layout_are_bounded(tmp_path, own_cache, monkeyp
         line = json.dumps({"text": "x", "labels": ["a"] * labels})
         (tmp_path / f"{split}.jsonl").write_text(f"{line}\n" * lines)
     needed = 400 * lines + 32 * lines * labels
-    monkeypatch.setattr(rows, "MEMORY", needed - 1)
+    monkeypatch.setattr(source, "MEMORY", needed - 1)
     counts = f"reading {lines:,} rows and {lines * labels:,} pairs"
     with pytest.raises(DataError, match=rf"train\.jsonl: {counts} takes more than the limit"):
         load_dataset(tmp_path)
-    monkeypatch.setattr(rows, "MEMORY", needed)
+    monkeypatch.setattr(source, "MEMORY", needed)
     assert len(load_dataset(tmp_path).train) == lines
 
 

@@ -7,8 +7,8 @@ from scipy.sparse import csr_matrix
 
 from xmcbench.data import export, load_dataset
 from xmcbench.data.exchange import formats
+from xmcbench.data.sources.xc_raw import write_instances, write_labels
 from xmcbench.data.xc_matrix import write_filter
-from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.errors import DataError
 
 #: Formats that hold any text.
@@ -22,23 +22,23 @@ _PLAIN = st.text(st.characters(categories=("L", "N")) | st.sampled_from(" .;:&#"
 
 def _rows(text):
     row = st.tuples(text, text, text, st.lists(st.integers(0, 1), max_size=2))
-    return st.lists(row, min_size=1, max_size=4, unique_by=lambda each: each[0])
+    return st.lists(row, min_size=1, max_size=4, unique_by=lambda row: row[0])
 
 
 def _labels(text):
     label = st.tuples(text, text.filter(str.strip))
-    return st.lists(label, min_size=2, max_size=3, unique_by=lambda each: each[0])
+    return st.lists(label, min_size=2, max_size=3, unique_by=lambda row: row[0])
 
 
 def _datasets(text):
     return st.tuples(_rows(text), _rows(text), _labels(text), st.booleans(), st.booleans())
 
 
-def _written(folder, drawn):
+def _write(folder, drawn):
     """The folder of a drawn dataset: its uids are row numbers if they are not named, and it may have a filter."""
     train, test, labels, named, filtered = drawn
     if not named:
-        train, test = ([(str(row), *each[1:]) for row, each in enumerate(rows)] for rows in (train, test))
+        train, test = ([(str(row), *texts[1:]) for row, texts in enumerate(rows)] for rows in (train, test))
         labels = [(str(row), title) for row, (_, title) in enumerate(labels)]
     folder.mkdir()
     write_instances(folder / "trn.json", train)
@@ -49,10 +49,10 @@ def _written(folder, drawn):
     return folder
 
 
-def _seen(dataset):
-    """What a method and a scorer see, and the uids where they mean something."""
+def _view(dataset):
+    """Return the texts and pairs of a method and of a scorer, and the uids where they mean something."""
     corpora = {"train": dataset.train_corpus, "test": dataset.test_corpus, "labels": dataset.label_corpus}
-    uids = {name: [*getattr(dataset, name).uids] for name, each in corpora.items() if each.uids}
+    uids = {name: [*getattr(dataset, name).uids] for name, corpus in corpora.items() if corpus.uids}
     return dataset.digest, dataset.filters, dataset.counts(), dataset.propensity, uids
 
 
@@ -66,14 +66,14 @@ def _seen(dataset):
 @given(data=st.data())
 def test_a_round_trip_loses_nothing(tmp_path_factory, name, text, data):
     folder = tmp_path_factory.mktemp("sets")
-    original = load_dataset(_written(folder / "set", data.draw(_datasets(text))))
+    original = load_dataset(_write(folder / "set", data.draw(_datasets(text))))
     try:
         export(original, folder / "copy" / "set", name)
     except DataError:
         assert name not in WHOLE
         return
     copy = load_dataset(folder / "copy" / "set")
-    before, after = _seen(original), _seen(copy)
+    before, after = _view(original), _view(copy)
     if name == "beir":  # which has the queries of both splits in one file, so their uids differ
         before, after = ((*seen[:-1], seen[-1].get("labels")) for seen in (before, after))
     assert before == after
@@ -90,7 +90,7 @@ def test_a_round_trip_loses_nothing(tmp_path_factory, name, text, data):
 def test_what_was_flattened_once_needs_no_flattening(tmp_path_factory, name, drawn):
     folder = tmp_path_factory.mktemp("sets")
     labels = [(uid, f"label {title}") for uid, title in drawn[2]]
-    original = load_dataset(_written(folder / "set", (*drawn[:2], labels, False, drawn[4])))
+    original = load_dataset(_write(folder / "set", (*drawn[:2], labels, False, drawn[4])))
     export(original, folder / "flat", name, flatten=True)
     flat = load_dataset(folder / "flat")
     assert flat.counts() == original.counts()

@@ -20,7 +20,7 @@ def parquet(path, columns):
     parquet.write_table(pa.table(columns), path)
 
 
-def saved(folder, columns, names=None):
+def save(folder, columns, names=None):
     """A folder as `save_to_disk` writes it; names: of coded labels."""
     import pyarrow as pa
 
@@ -60,7 +60,7 @@ def test_vectors_in_cells_of_text_are_refused(made, name):
 
 
 def test_vectors_in_lists_are_refused(made, tmp_path):
-    """Whether they are codes with names or not, and whether the labels are in a table or not."""
+    """Codes with names and without, labels in a table and not."""
     import pyarrow as pa
 
     lines = [json.dumps({"text": str(row), "labels": vector}) for row, vector in enumerate(VECTORS)]
@@ -70,8 +70,8 @@ def test_vectors_in_lists_are_refused(made, tmp_path):
     fixed = pa.array(VECTORS, pa.list_(pa.int8(), 3))
     parquet(folder / "fixed.parquet", {"text": texts, "labels": fixed})
     places = [folder / name for name in ("train.jsonl", "train.json", "list.parquet", "fixed.parquet")]
-    places.append(saved(tmp_path / "codes", {"text": texts, "labels": fixed}))
-    places.append(saved(tmp_path / "names", {"text": texts, "labels": VECTORS}, ["tea", "cup", "pot"]))
+    places.append(save(tmp_path / "codes", {"text": texts, "labels": fixed}))
+    places.append(save(tmp_path / "names", {"text": texts, "labels": VECTORS}, ["tea", "cup", "pot"]))
     places.append(made({"train.jsonl": lines, "labels.csv": "uid,title\n0,tea\n1,cup\n"}, "table"))
     for place in places:
         with pytest.raises(
@@ -136,7 +136,9 @@ def test_codes_of_zeros_and_ones_with_a_table_of_labels_are_read(made):
     ],
 )
 def test_a_container_as_python_prints_it_is_an_error(made, cell):
-    folder = made({"train.jsonl": [json.dumps({"text": "one", "labels": each}) for each in ("fruit", cell)], **TEST})
+    folder = made(
+        {"train.jsonl": [json.dumps({"text": "one", "labels": labels}) for labels in ("fruit", cell)], **TEST}
+    )
     hint = r'line 2: labels is .*, which is not a JSON list \(write \["a", "b"\] or a;b; a single label in brackets is'
     with pytest.raises(DataError, match=hint):
         load_dataset(folder)
@@ -153,7 +155,7 @@ def test_parentheses_and_braces_in_a_label_are_part_of_it(made):
         "{x} and y",
     ]
     quoted = ["{x}", "('a', 'b')", "set()"]
-    rows = [json.dumps({"text": "one", "labels": each}) for each in (*labels, json.dumps(quoted))]
+    rows = [json.dumps({"text": "one", "labels": labels}) for labels in (*labels, json.dumps(quoted))]
     assert [*load_dataset(made({"train.jsonl": rows, **TEST})).labels] == [*labels, *quoted, "a cup"]
 
 
@@ -170,7 +172,7 @@ def types():
 def test_a_text_is_one_whatever_its_type_is(made, tmp_path, monkeypatch, text, labels):
     import pyarrow as pa
 
-    monkeypatch.setattr("xmcbench.data.sources.records._ROWS", 3)
+    monkeypatch.setattr("xmcbench.data.sources.arrow_tables._ROWS", 3)
 
     expected = load_dataset(made({"train.jsonl": [json.dumps(row) for row in ROWS]}, "expected") / "train.jsonl")
     long = "which is longer than the twelve bytes that a view holds itself"
@@ -178,7 +180,7 @@ def test_a_text_is_one_whatever_its_type_is(made, tmp_path, monkeypatch, text, l
         "text": pa.array([row["text"] for row in ROWS] * 2 + [long], text),
         "labels": pa.array([row["labels"] for row in ROWS] * 2 + [[long]], labels),
     }
-    places = [saved(tmp_path / "saved", columns)]
+    places = [save(tmp_path / "saved", columns)]
     if "view" not in str(labels).partition("<")[0]:  # which Parquet does not have
         parquet(tmp_path / "train.parquet", columns)
         places.append(tmp_path / "train.parquet")
@@ -231,7 +233,7 @@ def test_a_broken_json_file_is_one_error_with_the_number_of_the_row(made, conten
 
 
 def test_a_large_array_is_refused(made, monkeypatch):
-    monkeypatch.setattr("xmcbench.data.sources.json_lines._ARRAY", 100)
+    monkeypatch.setattr("xmcbench.data.sources.records._ARRAY", 100)
     folder = made({"train.json": json.dumps(ROWS * 10), **TEST})
     with pytest.raises(DataError, match=r"cannot read .*train\.json: an array, which is read at once, takes more than"):
         load_dataset(folder)

@@ -77,11 +77,11 @@ def _functions(node: ast.AST, within: list[str]) -> Iterator[str]:
 
 
 def _takes_key(node: ast.AST) -> bool:
-    """``artifacts.get(...)`` and the like, or ``kept(...)``, which is the same for the cache of datasets."""
+    """``artifacts.get(...)`` and the like, or ``get_cached(...)``, which is the same for the cache of datasets."""
     if not isinstance(node, ast.Call):
         return False
     if isinstance(node.func, ast.Name):
-        return node.func.id == "kept"
+        return node.func.id == "get_cached"
     owner = node.func.value if isinstance(node.func, ast.Attribute) else None
     owner = owner.func if isinstance(owner, ast.Call) else owner
     name = getattr(owner, "attr", getattr(owner, "id", ""))

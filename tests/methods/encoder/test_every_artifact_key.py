@@ -17,7 +17,8 @@ from safetensors.torch import load_file, save_file
 from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, Method, Texts
-from xmcbench.data import derivation, filter_file, splitting
+from xmcbench.data import dataset as datasets
+from xmcbench.data import opening
 from xmcbench.data import store as data_store
 from xmcbench.data.card import Card, Derivation
 from xmcbench.data.dataset import Dataset
@@ -503,12 +504,12 @@ def _(world, method="b", parameter=1, dataset_sha256="a", subset_sha256="b", see
     world.made.append(Made("", {"key": key}, frozenset(["xmcbench.runner.training:training_key"])))
 
 
-@case("data.store:kept", "train", identity=2)
+@case("data.store:get_cached", "train", identity=2)
 def _(world, identity=1):
-    data_store.kept("train", {"a": identity}, world.fitted)
+    data_store.get_cached("train", {"a": identity}, world.fitted)
 
 
-@case("data.store:corpus", "train", name="b.txt", content="b", layout="c", separator=",")
+@case("data.store:get_corpus", "train", name="b.txt", content="b", layout="c", separator=",")
 def _(world, name="a.txt", content="a", layout="b", separator=";"):
     class Layout:
         pass
@@ -516,17 +517,17 @@ def _(world, name="a.txt", content="a", layout="b", separator=";"):
     source = Layout()
     source.name, source.options, source.place = layout, {"x"}, SimpleNamespace(options={"x": separator, "y": 1})
     file = world.file(name, content)
-    data_store.corpus(SimpleNamespace(kind="train", files=(file,), path=file), source)
+    data_store.get_corpus(SimpleNamespace(kind="train", files=(file,), path=file), source)
 
 
-@case("data.filter_file:filter_store", "filter", content="b", rows=3, columns=4)
+@case("data.dataset:filter_store", "filter", content="b", rows=3, columns=4)
 def _(world, content="a", rows=2, columns=3):
-    filter_file.filter_store(world.file("filter.txt", content), rows, columns)
+    datasets.filter_store(world.file("filter.txt", content), rows, columns)
 
 
-@case("data.splitting:split", "split", folder="train/b", share=0.3, seed=1)
+@case("data.opening:split", "split", folder="train/b", share=0.3, seed=1)
 def _(world, folder="train/a", share=0.2, seed=0):
-    splitting.split(SimpleNamespace(folder=cache_root() / folder), 3, splitting.Split(share, seed))
+    opening.split(SimpleNamespace(folder=cache_root() / folder), 3, share, seed)
 
 
 @case("data.dataset:Dataset._own", "own-labels", test="b", labels="b")
@@ -542,18 +543,18 @@ def derived(wanted, **others):
         whole = SimpleNamespace(rows=9)
         parent = SimpleNamespace(digest=digest, corpora=[*corpora], train_corpus=whole, label_corpus=whole)
         derive = Derivation("a", **{**wanted, **changed})
-        derivation.derive(parent, Card(name="b", slug="b", derive=derive))
+        opening.derive(parent, Card(name="b", slug="b", derive=derive))
 
     return {"run": run, "others": {"digest": "b", "corpora": ("train/b", "test/a", "labels/a"), **others}}
 
 
-for name, wanted, others in (
-    ("_titles", {"titles": True}, {}),
-    ("_held_out", {"held_out": 2, "seed": 0}, {"held_out": 3, "seed": 1}),
-    ("_some_labels", {"labels": 2, "seed": 0}, {"labels": 3, "seed": 1}),
+for wanted, others in (
+    ({"titles": True}, {}),
+    ({"held_out": 2, "seed": 0}, {"held_out": 3, "seed": 1}),
+    ({"labels": 2, "seed": 0}, {"labels": 3, "seed": 1}),
 ):
     made = derived(wanted, **others)
-    case(f"data.derivation:{name}", "derived", **made["others"])(made["run"])
+    case("data.opening:derive", "derived", **made["others"])(made["run"])
 
 
 #: What makes the key of a checkpoint: tests/methods/encoder/test_training.py.

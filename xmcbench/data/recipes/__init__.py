@@ -1,10 +1,120 @@
-"""Sources that datasets are built from: one module per recipe, named as in the cards, with underscores for hyphens.
+"""Build datasets from their sources, as the [build] sections of their cards say: one module per recipe.
 
 Each module defines
 
-    indices(recipe)          names of the source files
-    index_file(folder, name) the source file of this name in a folder; raises DataError if there is none
-    index_digest(path)       SHA-256 (hex) of a source file without its compression
-    fetch(recipe, out)       download the source files into a folder; returns their paths
+    indices(recipe)            names of the source files, each plain, .gz or .xz
+    fetch(recipe, out)         download the source files into a folder; returns their paths
     write(recipe, files, out)  write the dataset in the XC raw layout from the source files
 """
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from msgspec.structs import replace
+
+from xmcbench.data.card import Card, Recipe, write_card
+from xmcbench.data.catalog import find, roots
+from xmcbench.data.exchange import check_free, output_folder
+from xmcbench.data.text_files import sha256_unpacked
+from xmcbench.data.verification import count
+from xmcbench.errors import DataError, UsageError
+from xmcbench.storage.canonical import sha256_file
+from xmcbench.storage.temporary import scratch
+
+#: The modules of the recipes, by their names in cards.
+_RECIPES = {"debian-packages": "debian_packages", "long-texts": "long_texts"}
+
+
+@dataclass(frozen=True)
+class Built:
+    """A dataset that was built: its folder, its card, and whether its files match the previous card."""
+
+    folder: Path
+    card: Card
+    as_pinned: bool
+
+
+def build(
+    slug: str,
+    out: Path | None = None,
+    indices: Path | None = None,
+    allow_other_release: bool = False,
+    force: bool = False,
+) -> Built:
+    """Build the dataset ``slug`` into ``out`` (default: the folder of its card), over an earlier build.
+
+    indices: a folder with the source indices; without it they are fetched. force: replace files of the same names that
+    an earlier build did not write; others stay in any case. Raises UsageError for a folder with other files, DataError
+    if the dataset has no recipe, or if the indices are damaged or, without ``allow_other_release``, not those of the
+    release on the card.
+    """
+    card, recipe, module = _recipe_of(slug)
+    if allow_other_release and out is None:
+        raise UsageError("another release is another dataset", "give it a folder: --out FOLDER")
+    target = out or _home(card)
+    check_free(target, force, rebuild=True)
+    with scratch() as temporary:
+        source = indices or temporary
+        if indices is None:
+            module.fetch(recipe, source)
+        files = {name: _index_file(source, name) for name in module.indices(recipe)}
+        # As the release's own ``InRelease`` file lists them.
+        digests = {name: sha256_unpacked(path) for name, path in files.items()}
+        other = [name for name in digests if digests[name] != recipe.indices.get(name)]
+        if other and not allow_other_release:
+            raise DataError(
+                f"{' and '.join(other)} in {source} are not those of {card.release or recipe.release}",
+                "their SHA-256 differs from the card's; use --other-release to build another dataset",
+            )
+        with output_folder(target, force, rebuild=True) as folder:
+            module.write(recipe, [*files.values()], folder)
+            made = replace(
+                card,
+                counts=count(folder),
+                files={path.name: sha256_file(path) for path in sorted(folder.iterdir())},
+                release=f"other than {card.release}" if other else card.release,
+                build=replace(recipe, indices=digests),
+            )
+            write_card(folder / "card.toml", made)
+    return Built(target, made, made.files == dict(card.files))
+
+
+def fetch(slug: str, out: Path) -> list[Path]:
+    """Fetch the source that ``slug`` is built from into the folder ``out``; returns the files.
+
+    Raises DataError, saying where to get it, for a dataset that cannot be fetched.
+    """
+    _, recipe, module = _recipe_of(slug)
+    files: list[Path] = module.fetch(recipe, out)
+    return files
+
+
+def _recipe_of(slug: str) -> tuple[Card, Recipe, ModuleType]:
+    listing = find(slug)
+    card = listing.card
+    if card is None:
+        raise DataError(listing.problem)
+    if card.build is None:
+        hint = listing.hint or (f"it is derived from {card.derive.source}: build that" if card.derive else "")
+        raise DataError(f"{card.name} cannot be built", hint or (card.homepage and f"see {card.homepage}"))
+    if card.build.recipe not in _RECIPES:
+        raise DataError(f"{card.name} has the unknown recipe {card.build.recipe!r}", f"known: {', '.join(_RECIPES)}")
+    return card, card.build, import_module(f"{__name__}.{_RECIPES[card.build.recipe]}")
+
+
+def _index_file(folder: Path, name: str) -> Path:
+    path = next((path for suffix in ("", ".gz", ".xz") if (path := folder / f"{name}{suffix}").is_file()), None)
+    if path is None:
+        raise DataError(f"{folder} has no {name}", "put it there, plain, .gz or .xz")
+    return path
+
+
+def _home(card: Card) -> Path:
+    homes = [root / card.slug for root in roots() if (root / card.slug / "card.toml").is_file()]
+    if not homes:
+        raise UsageError(f"{card.name} has no folder here", "give one: --out FOLDER")
+    return homes[0]

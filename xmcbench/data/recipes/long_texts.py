@@ -15,36 +15,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 
 from xmcbench.data.card import Recipe
-from xmcbench.data.compression import find_source, sha256_unpacked
-from xmcbench.data.rows import ROWS, Row
-from xmcbench.data.xc_text import read_rows, write_instances, write_labels
+from xmcbench.data.sources.source import Instance
+from xmcbench.data.sources.xc_raw import read_rows, write_instances, write_labels
 from xmcbench.errors import DataError
 
-MIN_WORDS, MIN_SENTENCES = 40, 3
+_MIN_WORDS, _MIN_SENTENCES = 40, 3
 TEST, TRAIN = 1500, 10_000
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-
-index_digest = sha256_unpacked
 
 
 def indices(recipe: Recipe) -> tuple[str, str]:
     """The names of the two files of the source, in the XC raw layout."""
     return "trn.json", "lbl.json"
-
-
-def index_file(folder: Path, name: str) -> Path:
-    """The file of this name in ``folder``, as .gz or plain. Raises DataError if there is none."""
-    path = find_source(folder, name)
-    if path is None:
-        raise DataError(f"{folder} has no {name}", "it has to hold the source in the XC raw layout")
-    return path
 
 
 def fetch(recipe: Recipe, out: Path) -> list[Path]:
@@ -64,22 +52,13 @@ def write(recipe: Recipe, files: Sequence[Path], out: Path) -> None:
     order = np.random.RandomState(0).permutation(len(found))
     for name, part in (("tst", order[:TEST]), ("trn", order[TEST : TEST + TRAIN])):
         write_instances(out / f"{name}.json.gz", (found[row] for row in sorted(part)))
-    write_labels(
-        out / "lbl.json.gz",
-        (
-            (uid, title)
-            for rows in read_rows(labels, "labels", ROWS)
-            for uid, title in zip(rows.uids, rows.titles, strict=True)
-        ),
-    )
+    write_labels(out / "lbl.json.gz", ((label.uid, label.title) for label in read_rows(labels, "labels")))
 
 
-def _long_texts(path: Path) -> list[Row]:
-    found: list[Row] = []
-    for rows in read_rows(path, "instances", ROWS):
-        ends = list(accumulate(rows.lengths))
-        for uid, text, end, count in zip(rows.uids, rows.titles, ends, rows.lengths, strict=True):
-            sentences = [each.strip() for each in _SENTENCE_END.split(text) if each.strip()]
-            if len(text.split()) >= MIN_WORDS and len(sentences) >= MIN_SENTENCES:
-                found.append((uid, sentences[0], " ".join(sentences[1:]), rows.targets[end - count : end]))
+def _long_texts(path: Path) -> list[Instance]:
+    found: list[Instance] = []
+    for row in read_rows(path, "instances"):
+        sentences = [sentence for part in _SENTENCE_END.split(row.title) if (sentence := part.strip())]
+        if len(row.title.split()) >= _MIN_WORDS and len(sentences) >= _MIN_SENTENCES:
+            found.append((row.uid, sentences[0], " ".join(sentences[1:]), row.labels))
     return found

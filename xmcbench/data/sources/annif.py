@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from xmcbench.data.compression import suffix_of
-from xmcbench.data.rows import Located
-from xmcbench.data.sources.annif_documents import (
-    SHORT,
-    Document,
-    Named,
-    full_text_files,
-    full_texts,
-    short_texts,
+from xmcbench.data.sources.records import (
+    Record,
+    parse_object,
+    read_csv,
+    read_objects,
+    read_records,
+    write_csv,
+    write_objects,
 )
-from xmcbench.data.sources.csv_rows import write_csv
-from xmcbench.data.sources.json_lines import write_objects
-from xmcbench.data.sources.records import records
-from xmcbench.data.sources.source import Holding, Part, Place, Source
+from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Source, instance_rows
 from xmcbench.data.sources.tables import DEFAULTS
 from xmcbench.data.sources.vocabulary import LANGUAGE, NAMES, SUFFIXES, bare, read_vocabulary
-from xmcbench.data.sources.writing import LONG_NAMES, rows_of, sides
+from xmcbench.data.text_files import at, find_source, open_source, read_all, read_lines, strip_marks, suffix_of
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
+from xmcbench.storage.reading import DOCUMENT
 
-if TYPE_CHECKING:
-    from xmcbench.data.dataset import Dataset
+#: The files of short texts, and of full texts: a text, a document with its subjects, and the subjects of a text.
+_SHORT = (".tsv", ".csv", ".jsonl")
+_TEXT, _OBJECT, _SUBJECTS = ".txt", ".json", (".tsv", ".key")
 
 
 class Annif(Source):
@@ -49,80 +46,92 @@ class Annif(Source):
     def recognize(cls, place: Place) -> bool:
         if "vocabulary" in place.options:
             return True
-        names = LONG_NAMES.values()
-        short = _short_files(place, *names)
-        has_part = bool(short) or any((place.path / name).is_dir() for name in names)
+        short = _short_files(place, "train", "test")
+        has_part = bool(short) or any((place.path / name).is_dir() for name in ("train", "test"))
         return has_part and _vocabulary(place) is not None and not any(map(_is_table, short))
 
     def holding(self) -> Holding:
-        given = self.place.options.get("vocabulary")
+        given, language = self.place.options.get("vocabulary"), self.place.options.get("language")
         path = self.place.path / given if given else _vocabulary(self.place)
         if path is None or not path.is_file():
-            raise DataError(
-                f"{self.place.path} has no vocabulary{f' {given}' if given else ''}",
-                "vocabulary.tsv, .csv, .ttl, .rdf or .nt; or name it: vocabulary=FILE",
-            )
-        language = self.place.options.get("language")
+            hint = "vocabulary.tsv, .csv, .ttl, .rdf or .nt; or name it: vocabulary=FILE"
+            raise DataError(f"{self.place.path} has no vocabulary{f' {given}' if given else ''}", hint)
         notes: list[str] = []
-        labels = Part.located("labels", path, (path,), lambda: _labels(path, language, notes), notes)
+        labels = Part("labels", path, (path,), partial(_labels, path, language, notes), notes)
         train, test = (self._part(name, path, language) for name in ("train", "test"))
         if train is None and test is None:
-            raise DataError(
-                f"{self.place.path} has no train.tsv", "or .csv, .jsonl, or a folder of .txt or .json files"
-            )
-        return Holding(labels, train, test, **self.filters())
+            hint = "or .csv, .jsonl, or a folder of .txt or .json files"
+            raise DataError(f"{self.place.path} has no train.tsv", hint)
+        return Holding(labels, train, test)
 
     def _part(self, name: str, vocabulary: Path, language: str | None) -> Part | None:
-        notes: list[str] = []
-        short = _short_files(self.place, name)
-        files: tuple[Path, ...]
         folder = self.place.path / name
-        several = [path.name for path in short] + ([f"{name}/"] if folder.is_dir() else [])
-        if len(several) > 1:
-            raise DataError(
-                f"{self.place.path} has {' and '.join(several)}: only one of them can be read",
-                "move the others to another folder",
-            )
-        path: Path
-        if short:
-            (path,) = short
-            documents = partial(short_texts, path, notes)
-            files = (path, vocabulary)
-        elif folder.is_dir():
-            path = folder
-            documents = partial(full_texts, folder, notes)
-            files = (*full_text_files(folder), vocabulary)
-        else:
+        found = [*_short_files(self.place, name), *([folder] if folder.is_dir() else [])]
+        if not found:
             return None
-
-        def rows() -> Iterator[Located]:
-            return _instances(path, documents(), _Subjects(vocabulary, language), notes)
-
-        return Part.located("instances", path, files, rows, notes)
+        if len(found) > 1:
+            names = " and ".join(f"{path.name}/" if path == folder else path.name for path in found)
+            hint = "move the others to another folder"
+            raise DataError(f"{self.place.path} has {names}: only one of them can be read", hint)
+        (path,) = found
+        notes: list[str] = []
+        files = _full_text_files(folder) if path == folder else [path]
+        return Part(
+            "instances", path, (*files, vocabulary), partial(_instances, path, vocabulary, language, notes), notes
+        )
 
     @classmethod
-    def write(cls, dataset: Dataset, folder: Path, flatten: bool) -> None:
-        uris = list(dataset.labels.uids)
-        subjects = zip(uris, dataset.labels.titles, strict=True)
-        write_csv(folder / "vocabulary.csv", ("uri", "label_en"), subjects)
+    def write(cls, content: Content, folder: Path, flatten: bool) -> None:
+        uris = list(content.labels.uids)
+        write_csv(folder / "vocabulary.csv", ("uri", "label_en"), zip(uris, content.labels.titles, strict=True))
         for uri in uris:
             if bare(uri) != uri:
                 raise DataError(f"the uid {uri!r} is in angle brackets or begins or ends with a space", "not in Annif")
-        for side, texts, pairs in sides(dataset):
-            name = LONG_NAMES[side]
-            entries = (_entry(*row, uris) for row in rows_of(texts, pairs))
-            write_objects(folder / f"{name}.jsonl", entries)
+        for side, texts, pairs in content.sides():
+            entries = (
+                {"document_id": uid, "text": text or title}
+                | ({"metadata": {"title": title}} if text else {})
+                | {"subjects": [{"uri": uris[label]} for label in ids]}
+                for uid, title, text, ids in instance_rows(texts, pairs)
+            )
+            write_objects(folder / f"{side}.jsonl", entries)
 
 
-def _entry(uid: str, title: str, content: str, ids: Sequence[int], uris: Sequence[str]) -> dict[str, object]:
-    entry: dict[str, object] = {"document_id": uid, "text": content or title}
-    if content:
-        entry["metadata"] = {"title": title}
-    return {**entry, "subjects": [{"uri": uris[label]} for label in ids]}
+def _vocabulary(place: Place) -> Path | None:
+    return place.find(*(name + suffix for name in NAMES for suffix in SUFFIXES))
+
+
+def _short_files(place: Place, *names: str) -> list[Path]:
+    """The files of short texts with one of these names."""
+    return [path for name in names for suffix in _SHORT if (path := place.find(name + suffix))]
+
+
+def _is_table(path: Path) -> bool:
+    """Tell whether ``Tables`` reads a file: it names a column of labels in another way than Annif does."""
+    labels = {*DEFAULTS["labels"]} - ({"subjects"} if suffix_of(path) == ".jsonl" else set())
+    try:
+        record = next(read_records((path,)), None)
+    except DataError:  # which the reader of the layout will say again
+        return False
+    return record is not None and not labels.isdisjoint(record.cells)
+
+
+def _labels(path: Path, language: str | None, notes: list[str]) -> Iterator[Row]:
+    unlabeled = others = 0
+    for subject in read_vocabulary(path, language):
+        unlabeled += not subject.label
+        others += bool(subject.language)
+        if subject.label:
+            yield Row(path, subject.line, subject.uri, subject.label)
+    if unlabeled:
+        notes.append(f"{counted(unlabeled, 'subject')} of {path.name} left out: deprecated, or without a label")
+    if others:
+        found = f"{counted(others, 'label')} of {path.name} in another language than {language or LANGUAGE!r}"
+        notes.append(f"{found}, in which their concepts have none; ?language=LANGUAGE chooses one")
 
 
 class _Subjects:
-    """The places of subjects among the labels, by URI and by label; and counts of those that have none."""
+    """The rows of subjects among the labels, by URI and by label; and counts of those that have none."""
 
     def __init__(self, path: Path, language: str | None) -> None:
         self._by_uri: dict[str, int] = {}
@@ -136,59 +145,114 @@ class _Subjects:
             else:
                 self._unlabeled.add(subject.uri)
 
-    def places(self, subjects: Iterable[Named]) -> list[int]:
-        """The label ids of subjects; others are counted."""
-        return [place for subject in subjects if (place := self._place(subject)) is not None]
+    def rows(self, names: Iterable[str], are_uris: bool) -> list[int]:
+        """The label ids of subjects, named by URI, or else by label or by what may be a URI; others are counted."""
+        return [row for name in names if (row := self._row(name, are_uris)) is not None]
 
-    def _place(self, subject: Named) -> int | None:
-        uri = bare(subject.text)
-        by_label = None if subject.is_uri else self._by_label.get(subject.text)
-        place = self._by_uri.get(uri) if by_label is None else by_label
-        if place is None:
+    def _row(self, name: str, is_uri: bool) -> int | None:
+        uri = bare(name)
+        row = None if is_uri else self._by_label.get(name)
+        row = self._by_uri.get(uri) if row is None else row
+        if row is None:
             self.unlabeled += uri in self._unlabeled
             self.unknown += uri not in self._unlabeled
-        return place
+        return row
 
 
-def _vocabulary(place: Place) -> Path | None:
-    return place.find(*(name + suffix for name in NAMES for suffix in SUFFIXES))
-
-
-def _short_files(place: Place, *names: str) -> list[Path]:
-    """The files of short texts with one of these names."""
-    return [path for name in names for suffix in SHORT if (path := place.find(name + suffix))]
-
-
-def _is_table(path: Path) -> bool:
-    """Whether a file is a table as ``Tables`` reads it: it names a column of labels in another way than Annif does."""
-    labels = {*DEFAULTS["labels"]} - ({"subjects"} if suffix_of(path) == ".jsonl" else set())
-    try:
-        row = next(records((path,), ()), None)
-    except DataError:  # which the reader of the layout will say again
-        return False
-    return row is not None and not labels.isdisjoint(row.cells)
-
-
-def _labels(path: Path, language: str | None, notes: list[str]) -> Iterator[Located]:
-    unlabeled = others = 0
-    for subject in read_vocabulary(path, language):
-        unlabeled += not subject.label
-        others += bool(subject.language)
-        if subject.label:
-            yield path, subject.line, (subject.uri, subject.label, "", ())
-    if unlabeled:
-        notes.append(f"{counted(unlabeled, 'subject')} of {path.name} left out: deprecated, or without a label")
-    if others:
-        found = f"{counted(others, 'label')} of {path.name} in another language than {language or LANGUAGE!r}"
-        notes.append(f"{found}, in which their concepts have none; ?language=LANGUAGE chooses one")
-
-
-def _instances(path: Path, documents: Iterable[Document], subjects: _Subjects, notes: list[str]) -> Iterator[Located]:
-    for document in documents:
-        row = (document.uid, document.title, document.content, subjects.places(document.subjects))
-        yield document.path, document.line, row
+def _instances(path: Path, vocabulary: Path, language: str | None, notes: list[str]) -> Iterator[Row]:
+    subjects = _Subjects(vocabulary, language)
+    yield from (_full_texts if path.is_dir() else _short_texts)(path, subjects, notes)
     if subjects.unknown:
         notes.append(f"{counted(subjects.unknown, 'subject')} of {path.name} left out: not in the vocabulary")
     if subjects.unlabeled:
         left_out = f"{counted(subjects.unlabeled, 'subject')} of {path.name} left out"
         notes.append(f"{left_out}: deprecated in the vocabulary, or without a label there")
+
+
+def _short_texts(path: Path, subjects: _Subjects, notes: list[str]) -> Iterator[Row]:
+    """The documents of a file. notes: gets one on lines of TSV without a tab, which are left out as in Annif."""
+    if suffix_of(path) == ".tsv":
+        yield from _tsv(path, subjects, notes)
+    elif suffix_of(path) == ".jsonl":
+        for row, record in enumerate(read_objects(path)):
+            yield _of_object(record, str(row), subjects)
+    else:
+        for row, record in enumerate(read_csv(path)):
+            if "text" not in record.cells:
+                raise at(path, 1, "there is no column 'text'", f"there are: {', '.join(record.cells)}")
+            title, text = record.text("title"), record.text("text")
+            uid = record.text("document_id") if "document_id" in record.cells else str(row)
+            ids = subjects.rows(record.text("subject_uris").split(), are_uris=True)
+            yield Row(path, record.line, uid, *((title, text) if title else (text, "")), ids)
+
+
+def _tsv(path: Path, subjects: _Subjects, notes: list[str]) -> Iterator[Row]:
+    row, without = 0, []
+    for number, line in read_lines(path):
+        text, tab, uris = line.partition("\t")
+        if tab:
+            yield Row(path, number, str(row), text, "", subjects.rows(uris.split(), are_uris=True))
+            row += 1
+        elif text.strip():
+            without.append(number)
+    if without and not row:
+        raise at(path, without[0], "has no tab", "expected the text, a tab, and the <uri>s of its subjects")
+    if without:
+        notes.append(f"{counted(len(without), 'line')} of {path.name} left out: no tab")
+
+
+def _of_object(record: Record, uid: str, subjects: _Subjects) -> Row:
+    text, metadata = record.text("text"), record.cells.get("metadata")
+    title = metadata.get("title") if isinstance(metadata, dict) else None
+    named = record.cells.get("subjects", [])
+    if not isinstance(named, list) or not all(isinstance(subject, dict) for subject in named):
+        raise record.error("subjects is not a list of objects", 'expected [{"uri": "..."}]')
+    ids: list[int] = []
+    for subject in named:
+        key = "uri" if "uri" in subject else "label"
+        ids += subjects.rows([record._replace(cells=subject).text(key, required=True)], are_uris=key == "uri")
+    uid = uid if record.cells.get("document_id") is None else record.text("document_id")
+    return Row(record.path, record.line, uid, *((title, text) if isinstance(title, str) else (text, "")), ids)
+
+
+def _full_text_files(folder: Path) -> list[Path]:
+    """The files of a folder that full texts are read from."""
+    return sorted(path for path in folder.iterdir() if suffix_of(path) in (_TEXT, _OBJECT, *_SUBJECTS))
+
+
+def _full_texts(folder: Path, subjects: _Subjects, notes: list[str]) -> Iterator[Row]:
+    """The ``.txt`` and ``.json`` files of a folder, by name; the first line of a text is its title.
+
+    notes: gets one on files of subjects without a text.
+    """
+    files = _full_text_files(folder)
+    documents = [path for path in files if suffix_of(path) not in _SUBJECTS]
+    if not documents:
+        raise DataError(f"{folder} has no .txt or .json file", "a full text each, a .txt with a .tsv or .key beside it")
+    for path in documents:
+        if suffix_of(path) == _OBJECT:
+            yield _of_object(Record(path, 1, parse_object(path, 1, _read(path))), _stem(path), subjects)
+            continue
+        title, _, content = _read(path).strip("\r\n").partition("\n")
+        # One subject per line: a URI, a label, or a URI, a tab and its label.
+        beside = find_source(folder, *(f"{_stem(path)}{suffix}" for suffix in _SUBJECTS))
+        cells = (line.strip().partition("\t")[0].strip() for _, line in (read_lines(beside) if beside else ()))
+        ids = subjects.rows(filter(None, cells), are_uris=False)
+        yield Row(path, 1, _stem(path), title.strip(), content.strip(), ids)
+    texts = {_stem(path) for path in documents if suffix_of(path) == _TEXT}
+    if alone := [path for path in files if suffix_of(path) in _SUBJECTS and _stem(path) not in texts]:
+        notes.append(f"{counted(len(alone), 'file')} of subjects in {folder.name} left out: without a text")
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(suffix_of(path))
+
+
+def _read(path: Path) -> str:
+    """Read the text of a file. Raises DataError for one that is too large, or not in UTF-8."""
+    with open_source(path) as stream:
+        content = read_all(stream, DOCUMENT)
+    try:
+        return strip_marks(content).decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"cannot read {path}: {error}", "full texts are in UTF-8") from None

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from xmcbench.data.rows import Located, at
-from xmcbench.data.sources.json_lines import read_objects, string_of, write_objects
-from xmcbench.data.sources.source import Holding, Part, Place, Source
-from xmcbench.data.sources.text_lines import read_lines
-from xmcbench.data.sources.writing import label_ids, named, parted, texts_of
+from xmcbench.data.sources.records import Record, read_objects, write_objects
+from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Source, label_ids
+from xmcbench.data.sources.text_lines import has_uids, split_text
+from xmcbench.data.text_files import at, parse_finite, read_lines
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
 from xmcbench.storage.atomic import atomic_file
-
-if TYPE_CHECKING:
-    from xmcbench.data.dataset import Dataset
-    from xmcbench.texts import Texts
 
 _CORPUS, _QUERIES = "corpus.jsonl", "queries.jsonl"
 
@@ -42,91 +35,81 @@ class Beir(Source):
         corpus, queries = self.place.find(_CORPUS), self.place.find(_QUERIES)
         if corpus is None or queries is None:
             raise DataError(f"{self.place.path} has no {_QUERIES if corpus else _CORPUS}", "BEIR has both")
-        judged = {split: self.place.find(f"qrels/{split}.tsv") for split in ("train", "test")}
-        labels = Part.located("labels", corpus, (corpus,), lambda: _labels(corpus))
-        parts = {split: _part(queries, corpus, path) for split, path in judged.items() if path}
-        notes = []
-        if not parts:
-            parts = {"train": _part(queries, corpus, None)}
-        if other := [path.name for name in ("dev", "validation") if (path := self.place.find(f"qrels/{name}.tsv"))]:
-            notes.append(f"the judgments of the validation set are not used: {', '.join(other)}")
-        return Holding(labels, parts.get("train"), parts.get("test"), **self.filters(), notes=tuple(notes))
+        labels = Part("labels", corpus, (corpus,), partial(_labels, corpus))
+        qrels = {split: self.place.find(f"qrels/{split}.tsv") for split in ("train", "test")}
+        parts = {split: _part(queries, corpus, path) for split, path in qrels.items() if path}
+        unused = [path.name for name in ("dev", "validation") if (path := self.place.find(f"qrels/{name}.tsv"))]
+        notes = (f"the judgments of the validation set are not used: {', '.join(unused)}",) if unused else ()
+        parts = parts or {"train": _part(queries, corpus, None)}
+        return Holding(labels, parts.get("train"), parts.get("test"), notes)
 
     @classmethod
-    def write(cls, dataset: Dataset, folder: Path, flatten: bool) -> None:
-        label_uids = list(dataset.labels.uids)
-        write_objects(
-            folder / _CORPUS,
-            (
-                {"_id": uid, "title": title, "text": ""}
-                for uid, title in zip(label_uids, dataset.labels.titles, strict=True)
-            ),
+    def write(cls, content: Content, folder: Path, flatten: bool) -> None:
+        labels = list(content.labels.uids)
+        corpus = zip(labels, content.labels.titles, strict=True)
+        write_objects(folder / _CORPUS, ({"_id": uid, "title": title, "text": ""} for uid, title in corpus))
+        uids = _distinct_uids(content)
+        # BEIR reads _id and text; the title says where the text is to be divided.
+        queries = (
+            {"_id": uid, "text": text, "title": title}
+            for split, texts, _ in content.sides()
+            for uid, title, text in zip(uids[split], texts.titles, texts, strict=True)
         )
-        texts = dict(zip(("train", "test"), texts_of(dataset), strict=True))
-        uids = _distinct_uids(texts)
-        write_objects(folder / _QUERIES, (row for split in texts for row in _queries(uids[split], texts[split])))
-        for split, pairs in (("train", dataset.train_pairs()), ("test", dataset.test_pairs())):
+        write_objects(folder / _QUERIES, queries)
+        for split, _, pairs in content.sides():
             with atomic_file(folder / "qrels" / f"{split}.tsv") as stream:
                 stream.write(b"query-id\tcorpus-id\tscore\n")
                 for uid, ids in zip(uids[split], label_ids(pairs), strict=True):
                     # A query without a pair is judged once, as not relevant, or its split would be lost.
-                    judged = [(label_uids[label], 1) for label in ids] or [(label_uids[0], 0)]
-                    for label, score in judged:
-                        stream.write(f"{_cell(uid)}\t{_cell(label)}\t{score}\n".encode())
+                    for label, score in [(labels[label], 1) for label in ids] or [(labels[0], 0)]:
+                        if any(sign in uid + label for sign in "\t\r\n"):
+                            what = f"uid {uid!r} or {label!r} has a tab or a line break"
+                            raise DataError(f"{what}, which a file of judgments cannot hold")
+                        stream.write(f"{uid}\t{label}\t{score}\n".encode())
 
 
-def _labels(path: Path) -> Iterator[Located]:
-    for number, entry in read_objects(path):
-        title, text = string_of(path, number, entry, "title", ""), string_of(path, number, entry, "text", "")
-        whole = f"{title} {text}" if title.strip() and text.strip() else title if title.strip() else text
-        if not whole.strip():
-            raise at(path, number, "the label has no text", "an entry of the corpus needs a title or a text")
-        yield path, number, (string_of(path, number, entry, "_id"), whole, "", ())
+def _labels(path: Path) -> Iterator[Row]:
+    for record in read_objects(path):
+        text = " ".join(part for name in ("title", "text") if (part := record.text(name)).strip())
+        if not text:
+            raise record.error("the label has no text", "an entry of the corpus needs a title or a text")
+        yield Row(path, record.line, record.text("_id", required=True), text)
 
 
-def _part(queries: Path, corpus: Path, judged: Path | None) -> Part:
+def _part(queries: Path, corpus: Path, qrels: Path | None) -> Part:
     notes: list[str] = []
-    read = partial(_instances, queries, corpus, judged, notes)
-    files = (queries, corpus, *([judged] if judged else []))
-    return Part.located("instances", queries, files, read, notes)
+    files = (queries, corpus, *([qrels] if qrels else []))
+    return Part("instances", queries, files, partial(_instances, queries, corpus, qrels, notes), notes)
 
 
-def _instances(queries: Path, corpus: Path, judged: Path | None, notes: list[str]) -> Iterator[Located]:
-    labels_of = _judgments(judged, _places(corpus), notes) if judged else None
+def _instances(queries: Path, corpus: Path, qrels: Path | None, notes: list[str]) -> Iterator[Row]:
+    labels_of = _judgments(qrels, corpus, notes) if qrels else None
     found = 0
-    for number, entry in read_objects(queries):
-        uid = string_of(queries, number, entry, "_id")
-        if labels_of is not None and uid not in labels_of:
-            continue
-        found += 1
-        title, content = _title_and_content(queries, number, entry)
-        yield queries, number, (uid, title, content, labels_of[uid] if labels_of is not None else ())
-    if labels_of is not None and found < len(labels_of):
-        missing = len(labels_of) - found
+    for record in read_objects(queries):
+        uid = record.text("_id", required=True)
+        if labels_of is None or uid in labels_of:
+            found += 1
+            yield Row(queries, record.line, uid, *_title_and_content(record), labels_of[uid] if labels_of else ())
+    if qrels and labels_of and (missing := len(labels_of) - found) > 0:
         verb = "is" if missing == 1 else "are"
-        notes.append(f"{counted(missing, 'query', 'queries')} of {judged and judged.name} {verb} not in {queries.name}")
+        notes.append(f"{counted(missing, 'query', 'queries')} of {qrels.name} {verb} not in {queries.name}")
 
 
-def _places(corpus: Path) -> dict[str, int]:
-    return {string_of(corpus, line, entry, "_id"): row for row, (line, entry) in enumerate(read_objects(corpus))}
-
-
-def _judgments(path: Path, place: dict[str, int], notes: list[str]) -> dict[str, list[int]]:
+def _judgments(path: Path, corpus: Path, notes: list[str]) -> dict[str, list[int]]:
     """Query -> label ids, of every query that is judged. notes: gets one on judgments of what is not in the corpus."""
+    place = {record.text("_id", required=True): row for row, record in enumerate(read_objects(corpus))}
     found: dict[str, list[int]] = {}
     known, missing = 0, []
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in read_lines(path):
         cells = line.split("\t")
         if not line.strip() or (number == 1 and cells[-1:] == ["score"]):
             continue
         if len(cells) == 4:  # query, iteration, document, relevance: the layout of TREC
             cells = [cells[0], cells[2], cells[3]]
-        try:
-            query, label, score = cells[0], cells[1], float(cells[2])
-        except (IndexError, ValueError):
-            score = math.nan
-        if not math.isfinite(score):
+        score = parse_finite(cells[2]) if len(cells) > 2 else None
+        if score is None:
             raise at(path, number, f"{line[:60]!r} is not a judgment", "expected query-id, corpus-id, score")
+        query, label = cells[:2]
         ids = found.setdefault(query, [])
         if label not in place:
             missing.append((number, label))
@@ -142,37 +125,22 @@ def _judgments(path: Path, place: dict[str, int], notes: list[str]) -> dict[str,
     return found
 
 
-def _title_and_content(path: Path, number: int, entry: dict[str, object]) -> tuple[str, str]:
-    """What ``_queries`` wrote, or the text at its first tab."""
-    text, title = string_of(path, number, entry, "text"), entry.get("title")
-    if isinstance(title, str) and text == title:
-        return title, ""
-    if isinstance(title, str) and text.startswith(f"{title}\t"):
+def _title_and_content(record: Record) -> tuple[str, str]:
+    """Divide the text behind the title, as ``Beir.write`` has joined them, or at its first tab."""
+    text, title = record.text("text", required=True), record.cells.get("title")
+    if isinstance(title, str) and (text == title or text.startswith(f"{title}\t")):
         return title, text[len(title) + 1 :]
-    return parted(text)
+    return split_text(text)
 
 
-def _queries(uids: list[str], texts: Texts) -> Iterator[dict[str, str]]:
-    for uid, title, text in zip(uids, texts.titles, texts, strict=True):
-        # BEIR reads _id and text; the title says where the text is to be divided.
-        yield {"_id": uid, "text": text, "title": title}
-
-
-def _distinct_uids(sides: Mapping[str, Texts]) -> dict[str, list[str]]:
+def _distinct_uids(content: Content) -> dict[str, list[str]]:
     """The uids of both splits, which share one file here."""
+    sides = {"train": content.train, "test": content.test}
     uids = {split: list(texts.uids) for split, texts in sides.items()}
     for split, texts in sides.items():
-        if {*uids["train"]} & {*uids["test"]} and not named(texts):
+        if {*uids["train"]} & {*uids["test"]} and not has_uids(texts):
             uids[split] = [f"{split}-{uid}" for uid in uids[split]]
-    both = {*uids["train"]} & {*uids["test"]}
-    if both:
-        raise DataError(
-            f"uid {min(both)!r} is that of a training and of a test instance", "BEIR has all queries in one file"
-        )
+    if both := {*uids["train"]} & {*uids["test"]}:
+        what = f"uid {min(both)!r} is that of a training and of a test instance"
+        raise DataError(what, "BEIR has all queries in one file")
     return uids
-
-
-def _cell(uid: str) -> str:
-    if any(each in uid for each in "\t\r\n"):
-        raise DataError(f"uid {uid!r} has a tab or a line break, which a file of judgments cannot hold")
-    return uid

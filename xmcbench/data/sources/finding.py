@@ -1,4 +1,4 @@
-"""Which layout a place has: those that ship with xmcbench, and those of installed packages.
+"""The layouts that ship with xmcbench and those of installed packages, and the one that a place has.
 
 They are tried in the order of ``LAYOUTS``, the more particular ones first. Layouts of other packages, in the order of
 their names, go before the tables, which nearly any folder could be.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -19,34 +19,25 @@ from xmcbench.data.sources.source import Place, Source
 from xmcbench.errors import DataError, UnknownName, UsageError
 from xmcbench.output.escaping import visible
 
-#: The layouts that ship with xmcbench: module and class, in the order in which they are tried.
-LAYOUTS = (
-    ("maclr", "Maclr"),
-    ("xc_raw", "XCRaw"),
-    ("pecos", "Pecos"),
-    ("pecos", "Text2Text"),
-    ("xc_lines", "GZXML"),
-    ("xc_lines", "XCLines"),
-    ("beir", "Beir"),
-    ("annif", "Annif"),
-    ("hugging_face", "HuggingFace"),
-    ("plain_text", "PlainText"),
-    ("tables", "Tables"),
-    ("table_formats", "Csv"),
-    ("table_formats", "JsonLines"),
-    ("table_formats", "Parquet"),
-)
+#: The layouts that ship with xmcbench, by module, in the order in which they are tried.
+LAYOUTS = {
+    "xc_raw": ("Maclr", "XCRaw"),
+    "pecos": ("Pecos", "Text2Text"),
+    "xc_lines": ("GZXML", "XCLines"),
+    "beir": ("Beir",),
+    "annif": ("Annif",),
+    "hugging_face": ("HuggingFace",),
+    "text_lines": ("PlainText",),
+    "tables": ("Tables",),
+    "table_formats": ("Csv", "JsonLines", "Parquet"),
+}
+_PACKAGE = "xmcbench.data.sources."
 
-#: Before this one go the layouts of other packages.
-_LAST = "tables"
+#: The entry-point group of layouts, and the module before which they go.
+GROUP, _LAST = "xmcbench.sources", "tables"
 
-#: The entry-point group of layouts.
-GROUP = "xmcbench.sources"
-
-#: Where the layouts are that come with xmcbench.
-_OWN = "xmcbench.data.sources."
-#: What every layout knows: which layout it is; the seed and the share of a test set that is drawn. ``documents`` is
-#: known to ``load_dataset``, for names too.
+#: The options of every layout: its name; the seed and the share of a test set that is drawn. ``documents`` is known to
+#: ``load_dataset``, for names too.
 COMMON = frozenset({"layout", "split_seed", "test_share"})
 
 
@@ -56,21 +47,23 @@ def layouts() -> dict[str, type[Source]]:
 
     Raises UsageError where a package claims the name of another layout.
     """
-    own = [getattr(import_module(f"xmcbench.data.sources.{module}"), name) for module, name in LAYOUTS]
-    last = next(place for place, each in enumerate(own) if each.name == _LAST)
     found: dict[str, type[Source]] = {}
-    for each in (*own[:last], *_plugins(), *own[last:]):
-        if each.name in found:
-            raise UsageError(
-                f"two layouts are called {each.name!r}: {_origin(found[each.name])} and {_origin(each)}",
-                "uninstall the package of one",
-            )
-        found[each.name] = each
+    for layout in _layouts():
+        if layout.name in found:
+            names = (f"{cls.__module__}.{cls.__qualname__}" for cls in (found[layout.name], layout))
+            raise UsageError(f"two layouts are called {layout.name!r}: {' and '.join(names)}", "uninstall one package")
+        found[layout.name] = layout
     return found
 
 
-def _plugins() -> list[type[Source]]:
-    made = []
+def _layouts() -> Iterator[type[Source]]:
+    for module, names in LAYOUTS.items():
+        if module == _LAST:
+            yield from _plugins()
+        yield from (getattr(import_module(f"{_PACKAGE}{module}"), name) for name in names)
+
+
+def _plugins() -> Iterator[type[Source]]:
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         try:
             cls = point.load()
@@ -78,18 +71,14 @@ def _plugins() -> list[type[Source]]:
                 raise TypeError("it is not a class derived from xmcbench.data.sources.Source")
             if not isinstance(getattr(cls, "name", None), str):
                 raise TypeError("it has no name")
-            made.append(cls)
         except Exception as error:  # a package of somebody else can raise anything
             _say_left_out(point.name, str(error))
-    return made
-
-
-def _origin(cls: type[Source]) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
+        else:
+            yield cls
 
 
 def place_of(reference: str | Path) -> Place:
-    """The place that a user names: a path or an id, and after a question mark how to read it.
+    """The place that a user names: a path or an id, and after a question mark options of reading it.
 
         articles.csv?text=abstract&labels=subjects
 
@@ -101,43 +90,41 @@ def place_of(reference: str | Path) -> Place:
     given = os.path.expanduser(str(reference))
     if isinstance(reference, Path) or Path(given).exists() or "?" not in given:
         return Place(str(reference), Path(given))
-    bare, _, query = given.rpartition("?")
+    path, _, query = given.rpartition("?")
     try:
         # A plus is a plus, as a user writes it; a space is one, or %20.
-        given_options = parse_qsl(query.replace("+", "%2B"), keep_blank_values=True, strict_parsing=True)
+        pairs = parse_qsl(query.replace("+", "%2B"), keep_blank_values=True, strict_parsing=True)
     except ValueError:
-        raise UsageError(
-            f"{query!r} is not a list of options", "for example articles.csv?text=abstract&labels=subjects"
-        ) from None
-    options = dict(given_options)
-    if empty := [name for name, value in given_options if not value]:
+        hint = "for example articles.csv?text=abstract&labels=subjects"
+        raise UsageError(f"{query!r} is not a list of options", hint) from None
+    options = dict(pairs)
+    if empty := [name for name, value in pairs if not value]:
         raise UsageError(f"the option {empty[0]} in {query!r} is empty", "leave it out, or give it a value")
-    if len(options) < len(given_options):
+    if len(options) < len(pairs):
         raise UsageError(f"an option in {query!r} is given twice", "give each once")
-    return Place(str(reference).rpartition("?")[0], Path(bare), options)
+    return Place(str(reference).rpartition("?")[0], Path(path), options)
 
 
-def reference_to(place: str, options: dict[str, str]) -> str:
+def reference_to(place: str, options: Mapping[str, str]) -> str:
     """The reference that ``place_of`` takes apart again; the options are added to those that the place has."""
     if not options:
         return place
     before = place_of(place)
-    return f"{before.given}?{_query({**before.options, **options})}"
+    return _reference(before.given, {**before.options, **options})
 
 
 def without(reference: str, option: str) -> str:
     """A reference without one of its options."""
     place = place_of(reference)
-    rest = {key: value for key, value in place.options.items() if key != option}
-    return f"{place.given}?{_query(rest)}" if rest else place.given
+    return _reference(place.given, {key: value for key, value in place.options.items() if key != option})
 
 
-def _query(options: Mapping[str, str]) -> str:
-    return urlencode(options, quote_via=quote)
+def _reference(given: str, options: Mapping[str, str]) -> str:
+    return f"{given}?{urlencode(options, quote_via=quote)}" if options else given
 
 
-def recognized(place: Place) -> type[Source] | None:
-    """The layout of a place; None if no layout recognizes it."""
+def find_layout(place: Place) -> type[Source] | None:
+    """Find the layout of a place; None if no layout recognizes it."""
     for cls in layouts().values():
         try:
             if cls.recognize(place):
@@ -145,7 +132,7 @@ def recognized(place: Place) -> type[Source] | None:
         except OSError:
             continue  # a folder that may not be read
         except Exception as error:  # as in ``_plugins``
-            if cls.__module__.startswith(_OWN):
+            if cls.__module__.startswith(_PACKAGE):
                 raise
             _say_left_out(cls.name, str(error))
     return None
@@ -166,16 +153,13 @@ def source_at(place: Place) -> Source:
     wanted = place.options.get("layout")
     if wanted is not None and wanted not in layouts():
         raise UnknownName("layout", wanted, layouts())
-    cls = layouts()[wanted] if wanted else recognized(place)
+    cls = layouts()[wanted] if wanted else find_layout(place)
     if cls is None:
         if not place.path.exists():
             raise UsageError(f"there is no file or folder at {place.path}")
-        raise DataError(
-            f"{place.path} has no layout that xmcbench knows",
-            "expected lbl.json.gz with trn.json.gz, or another layout of `xmcbench ls layouts`",
-        )
+        hint = "expected lbl.json.gz with trn.json.gz, or another layout of `xmcbench ls layouts`"
+        raise DataError(f"{place.path} has no layout that xmcbench knows", hint)
     known = COMMON | cls.options
-    for key in place.options:
-        if key not in known:
-            raise UnknownName("option", key, known, where=f"of the layout {cls.name}")
+    if unknown := [key for key in place.options if key not in known]:
+        raise UnknownName("option", unknown[0], known, where=f"of the layout {cls.name}")
     return cls(place)

@@ -1,25 +1,21 @@
-"""The rows of tables as records: cells by column, with the file and the line that errors name."""
+"""Rows of tables and of JSON Lines as records: cells by column, with the file and the line that errors name."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Literal, NamedTuple
 
-from xmcbench.data.compression import suffix_of
-from xmcbench.data.rows import at, check_count
-from xmcbench.data.sources.csv_rows import read_csv
-from xmcbench.data.sources.json_lines import read_objects, read_rows
+from xmcbench.data.text_files import at, lone_return, number_lines, open_source, read_all, strip_marks, suffix_of
 from xmcbench.errors import DataError
-from xmcbench.storage.lfs import refuse_lfs_pointer
-from xmcbench.storage.reading import ARRAYS, Unreadable, check_size, open_regular
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from xmcbench.output.quantities import counted
+from xmcbench.storage.atomic import atomic_file
+from xmcbench.storage.reading import LINE, raised
 
 #: The tables that are read, by suffix; those of text also gzipped. Arrow files are what `datasets` keeps.
 _TEXT = (".csv", ".tsv", ".jsonl", ".json")
@@ -28,6 +24,9 @@ ARROW = ".arrow"
 
 #: The endings of their names.
 ENDINGS = (*(f"{suffix}{packed}" for suffix in _TEXT for packed in ("", ".gz")), ".parquet")
+
+#: Bytes of a JSON array, which is read as a whole.
+_ARRAY = 256 << 20
 
 #: A tuple, set, dictionary or array as Python prints it. A label may be in parentheses, but no quotation marks or lists
 #: of numbers are directly within them.
@@ -41,12 +40,10 @@ _PRINTED = re.compile(
 #: The code of a row without a label.
 _NO_LABEL = -1
 
-#: Rows of a Parquet file that are decoded at a time.
-_ROWS = 1024
+_OBJECTS = "expected one JSON object per line"
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """A row of a table.
 
     line: of a text file; of others, and of a JSON array, the number of the row, from 1. names: of coded labels.
@@ -55,18 +52,25 @@ class Record:
     path: Path
     line: int
     cells: Mapping[str, object]
-    names: Mapping[str, tuple[str, ...]]
+    names: Mapping[str, tuple[str, ...]] = {}
 
-    def text(self, column: str | None) -> str:
-        """The text in a column; an integer by its digits, nothing as the empty text. Raises DataError for others."""
-        value = self._decoded(column or "", self.cells.get(column or ""))
-        if value is None:
-            return ""
+    def error(self, what: str, hint: str = "") -> DataError:
+        """The error of this row."""
+        return at(self.path, self.line, what, hint)
+
+    def text(self, column: str | None, required: bool = False) -> str:
+        """The text in a column; an integer by its digits, nothing as the empty text.
+
+        Raises DataError for another value, and for nothing where a text is required.
+        """
+        value = self._decode(column or "", self.cells.get(column or ""))
+        if value is None and required:
+            raise self.error(f"{column} is missing", f'a row looks like {{"{column}": "...", ...}}')
         if isinstance(value, int) and not isinstance(value, bool):
             return str(value)
-        if not isinstance(value, str):
-            raise at(self.path, self.line, f"{column} is {str(value)[:40]!r}, not a text", "texts or integers")
-        return value
+        if not isinstance(value, str | None):
+            raise self.error(f"{column} is {str(value)[:40]!r}, not a text", "texts or integers")
+        return value or ""
 
     def labels(self, column: str | None, separator: str) -> list[str]:
         """The labels in a column: the names of its values.
@@ -74,210 +78,185 @@ class Record:
         Of codes with names, -1 is no label, as in Hugging Face `datasets`. Raises DataError for a value that is neither
         a text nor an integer.
         """
-        values = self.values(column, separator)
-        if self.names.get(column or ""):
+        values, names = self.values(column, separator), self.names.get(column or "", ())
+        if names:
             values = [value for value in values if type(value) is not int or value != _NO_LABEL]
-        return [self._name(column or "", value) for value in values]
+        return [self._name(column or "", value, names) for value in values]
 
     def values(self, column: str | None, separator: str) -> list[object]:
         """The values in a column: a list, a text that is a JSON list, or a text with a separator.
 
         Raises DataError for a text in brackets that is not a JSON list.
         """
-        value = self._decoded(column or "", self.cells.get(column or ""))
+        value = self._decode(column or "", self.cells.get(column or ""))
         if isinstance(value, str):
-            return self._listed(column or "", value, separator)
+            return self._split(column or "", value, separator)
         if isinstance(value, list):
-            return [self._decoded(column or "", each) for each in value]
+            return [self._decode(column or "", item) for item in value]
         return [] if value is None else [value]
 
-    def _decoded(self, column: str, value: object) -> object:
-        """A value, or the text that bytes are: some programs write Parquet files without the type of texts."""
-        if not isinstance(value, bytes):
-            return value
+    def _decode(self, column: str, value: object) -> object:
+        """Return a value, or the text that bytes are: some programs write Parquet files without the type of texts."""
         try:
-            return value.decode()
+            return value.decode() if isinstance(value, bytes) else value
         except UnicodeDecodeError:
-            raise at(self.path, self.line, f"{column} is not UTF-8", "expected texts or integers") from None
+            raise self.error(f"{column} is not UTF-8", "expected texts or integers") from None
 
-    def _listed(self, column: str, cell: str, separator: str) -> list[object]:
+    def _split(self, column: str, cell: str, separator: str) -> list[object]:
         text = cell.strip()
         if text.startswith("["):
             try:
                 return list(json.loads(text))
             except (ValueError, RecursionError):
                 pass
-        # What Python or numpy prints, or a list that was cut off. Taken as a label, nobody would notice.
+        # A list as Python or numpy prints it, or one that was cut off. Taken as a label, nobody would notice.
         is_list = text.startswith("[") and (text.endswith("]") or text[1:].lstrip().startswith(("'", '"')))
         if is_list or _PRINTED.fullmatch(text):
-            raise at(
-                self.path,
-                self.line,
-                f"{column} is {text[:40]!r}, which is not a JSON list",
-                f'write ["a", "b"] or a{separator}b; a single label in brackets is ["[a]"]',
-            )
-        return [word for each in cell.split(separator) if (word := each.strip())]
+            hint = f'write ["a", "b"] or a{separator}b; a single label in brackets is ["[a]"]'
+            raise self.error(f"{column} is {text[:40]!r}, which is not a JSON list", hint)
+        return [word for part in cell.split(separator) if (word := part.strip())]
 
-    def _name(self, column: str, value: object) -> str:
-        names = self.names.get(column, ())
+    def _name(self, column: str, value: object, names: Sequence[str]) -> str:
         if isinstance(value, int) and not isinstance(value, bool):
-            if not names:
-                return str(value)
-            if not 0 <= value < len(names):
-                raise at(
-                    self.path,
-                    self.line,
-                    f"{column} has the code {value}",
-                    f"the names are those of 0 to {len(names) - 1}",
-                )
-            return names[value]
+            if names and not 0 <= value < len(names):
+                raise self.error(f"{column} has the code {value}", f"the names are those of 0 to {len(names) - 1}")
+            return names[value] if names else str(value)
         if not isinstance(value, str):
             hint = "texts or integers; of a vector of zeros and ones, the labels at its ones"
-            raise at(self.path, self.line, f"{column} has {str(value)[:40]!r}, which is not a label", hint)
+            raise self.error(f"{column} has {str(value)[:40]!r}, which is not a label", hint)
         return value
 
 
-def records(paths: Iterable[Path], columns: Iterable[str]) -> Iterator[Record]:
+def read_records(paths: Iterable[Path], columns: Iterable[str] = ()) -> Iterator[Record]:
     """The rows of tables, one file after the other, with at least these columns where a table has them.
 
     Raises DataError with file and line.
     """
     wanted = frozenset(columns)
-    readers = {".csv": _csv, ".tsv": _tsv, ".jsonl": _json_lines, ".json": _json, ".parquet": _parquet, ARROW: _arrow}
+    readers: dict[str, Callable[[Path], Iterator[Record]]]
+    readers = {".csv": read_csv, ".tsv": partial(read_csv, delimiter="\t"), ".jsonl": read_objects, ".json": _read_json}
     for path in paths:
-        yield from readers[suffix_of(path)](path, wanted)
+        if reader := readers.get(suffix_of(path)):
+            yield from reader(path)
+        else:
+            from xmcbench.data.sources.arrow_tables import read_table
+
+            for row, (cells, names) in enumerate(read_table(path, wanted), 1):
+                yield Record(path, row, cells, names)
 
 
-def columns_of(paths: Iterable[Path]) -> list[str]:
+def columns_of(paths: Sequence[Path]) -> list[str]:
     """The columns of the shards of a table; of JSON Lines, the keys of all rows. Raises DataError where no row is."""
-    paths = [*paths]
     found = [*dict.fromkeys(name for path in paths for name in _columns(path))]
     if not found:
         raise DataError(f"{paths[0]} is empty", "a table needs rows")
     return found
 
 
-def _columns(path: Path) -> Iterator[str]:
-    if suffix_of(path) == ".parquet":
-        with _opened(path) as file:
-            yield from file.schema_arrow.names
-    elif suffix_of(path) == ARROW:
-        with _streamed(path) as stream:
-            yield from stream.schema.names
-    elif suffix_of(path) in (".jsonl", ".json"):  # a row need not have every key
-        for row in records((path,), ()):
-            yield from row.cells
-    else:
-        for row in records((path,), ()):
-            yield from row.cells
-            return
+def _columns(path: Path) -> Iterable[str]:
+    if suffix_of(path) in (".csv", ".tsv"):
+        return next((record.cells for record in read_records((path,))), ())
+    if suffix_of(path) in _TEXT:  # a row need not have every key
+        return (name for record in read_records((path,)) for name in record.cells)
+    from xmcbench.data.sources.arrow_tables import column_names
+
+    return column_names(path)
 
 
-def _csv(path: Path, _: frozenset[str]) -> Iterator[Record]:
-    return (Record(path, line, cells, {}) for line, cells in read_csv(path, ","))
+def read_csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
+    """Every row below the header of delimited text. A tab as the delimiter means: no quotes.
 
+    Raises DataError with file and line for a row that has more or fewer cells than the header, a column that is named
+    twice, and text that is not UTF-8.
+    """
+    csv.field_size_limit(raised(LINE))  # of the whole process; the default is 128 KiB
+    is_tsv, line = delimiter == "\t", 0
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if is_tsv else csv.QUOTE_MINIMAL
 
-def _tsv(path: Path, _: frozenset[str]) -> Iterator[Record]:
-    return (Record(path, line, cells, {}) for line, cells in read_csv(path, "\t"))
+    def texts() -> Iterator[str]:
+        nonlocal line  # a quoted cell may span several
+        for number, text in number_lines(path):
+            line = number
+            yield text
 
-
-def _json_lines(path: Path, _: frozenset[str]) -> Iterator[Record]:
-    return (Record(path, line, entry, {}) for line, entry in read_objects(path))
-
-
-def _json(path: Path, _: frozenset[str]) -> Iterator[Record]:
-    return (Record(path, row, entry, {}) for row, entry in read_rows(path))
-
-
-def _parquet(path: Path, columns: frozenset[str]) -> Iterator[Record]:
-    with _opened(path) as file:
-        names = class_names(file.schema_arrow)
-        chosen = [name for name in file.schema_arrow.names if name in columns]
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            check_count(file.metadata.num_rows)
-            for group in range(file.num_row_groups):
-                check_size(file.metadata.row_group(group).total_byte_size, ARRAYS, "a row group of it")
-            yield from file.iter_batches(batch_size=_ROWS, columns=chosen, use_threads=False)
-
-        yield from _rows(path, batches(), names)
-
-
-def _arrow(path: Path, columns: frozenset[str]) -> Iterator[Record]:
-    with _streamed(path) as stream:
-        # Of several columns of one name, the last one.
-        chosen = [*{name: place for place, name in enumerate(stream.schema.names) if name in columns}.values()]
-        yield from _rows(path, (batch.select(chosen) for batch in stream), class_names(stream.schema))
-
-
-def _rows(path: Path, batches: Iterator[pa.RecordBatch], names: Mapping[str, tuple[str, ...]]) -> Iterator[Record]:
-    import pyarrow as pa
-
-    from xmcbench.data.sources.portions import portions
-
-    line = 0
+    header: list[str] = []
     try:
-        for portion in portions(path, batches):
-            for cells in portion.to_pylist():
-                line += 1
-                yield Record(path, line, cells, names)
-    except Unreadable as error:
-        raise DataError(f"cannot read {path}: {error}") from None
-    except MemoryError:  # pyarrow's is an ArrowException too
-        raise
-    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise DataError(f"cannot read {path}: {error}", "damaged? download it again") from None
+        for row in csv.reader(texts(), delimiter=delimiter, quoting=quoting, strict=True):
+            if not row:
+                continue  # a blank line
+            if not header:
+                header = row
+                if len({*header}) < len(header):
+                    raise at(path, line, "a column is named twice", "every column needs its own name")
+                continue
+            if len(row) != len(header):
+                raise at(path, line, f"has {counted(len(row), 'cell')}", f"the header has {len(header)}")
+            if is_tsv and (cell := next(filter(_is_quoted, row), "")):
+                hint = "cells of a TSV file are read as they are: write it without quotes, or as .csv"
+                raise at(path, line, f"has the cell {cell[:40]}, which is quoted as in CSV", hint)
+            yield Record(path, line, dict(zip(header, row, strict=True)))
+    except csv.Error as error:
+        if "new-line character" in str(error):  # a carriage return that no line feed follows
+            raise lone_return(path, line) from None
+        hint = "a cell that begins with a quotation mark ends with one; within it, quotation marks are doubled"
+        raise at(path, line, f"is not {'TSV' if is_tsv else 'CSV'}: {error}", "" if is_tsv else hint) from None
 
 
-def _opened(path: Path) -> Any:
-    import pyarrow as pa
-    from pyarrow import parquet
+def _is_quoted(cell: str) -> bool:
+    """Tell whether a cell of TSV is written as in CSV, with quotation marks in it that are doubled."""
+    inner = cell[1:-1]
+    return cell[:1] == cell[-1:] == '"' and '""' in inner and '"' not in inner.replace('""', "")
 
-    refuse_lfs_pointer(path, DataError)
+
+def read_objects(path: Path) -> Iterator[Record]:
+    """The JSON object of every line that is not blank. Raises DataError with file and line for anything else."""
+    for line, text in number_lines(path):
+        if text.strip():
+            yield Record(path, line, parse_object(path, line, text, _OBJECTS))
+
+
+def _read_json(path: Path) -> Iterator[Record]:
+    """The rows of a .json file: JSON Lines, or an array of objects. Raises DataError with file and number."""
+    with open_source(path) as stream:
+        is_array = strip_marks(stream.peek(1024)).lstrip().startswith(b"[")
+        content = read_all(stream, _ARRAY, "an array, which is read at once,") if is_array else b""
+    if not is_array:
+        yield from read_objects(path)
+        return
+    hint = f"{_OBJECTS}, or an array of objects"
     try:
-        open_regular(path).close()
-        return parquet.ParquetFile(path, memory_map=True)
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataError(f"cannot read {path}: {error}", "expected a Parquet file") from None
+        rows = json.loads(strip_marks(content))
+    except (ValueError, RecursionError) as error:
+        raise at(path, 1, f"is not JSON: {error}", hint) from None
+    for number, row in enumerate(rows, 1):
+        if type(row) is not dict:
+            raise at(path, number, "is not a JSON object", hint)
+        yield Record(path, number, row)
 
 
-@contextmanager
-def _streamed(path: Path) -> Iterator[Any]:
-    import pyarrow as pa
-
-    refuse_lfs_pointer(path, DataError)
+def parse_object(path: Path, line: int, text: str, hint: str = "expected a JSON object") -> dict[str, object]:
+    """Return the JSON object that a text is. Raises DataError with file and line for anything else."""
     try:
-        open_regular(path).close()
-        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
-            yield stream
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataError(f"cannot read {path}: {error}", "expected an Arrow stream") from None
+        entry = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise at(path, line, f"is not JSON: {error}", hint) from None
+    if type(entry) is not dict:
+        raise at(path, line, "is not a JSON object", hint)
+    return entry
 
 
-def class_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
-    """Column -> names of its codes, as Hugging Face `datasets` notes them in the metadata of an Arrow schema."""
-    try:
-        noted = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-        features = noted["info"]["features"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return {}
-    return names_of(features)
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write CSV with every cell in quotes, so that any text can be held."""
+    with atomic_file(path) as stream:
+        text = io.TextIOWrapper(stream, "utf-8", newline="", write_through=True)
+        writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+        text.detach()
 
 
-def names_of(features: object) -> dict[str, tuple[str, ...]]:
-    """Column -> names of its codes, from the features of a Hugging Face dataset."""
-    found: dict[str, tuple[str, ...]] = {}
-    for column, feature in features.items() if isinstance(features, dict) else ():
-        inner = feature
-        while isinstance(inner, dict) and isinstance(inner.get("feature"), dict):
-            inner = inner["feature"]  # a list of codes
-        if isinstance(inner, list) and inner:
-            inner = inner[0]
-        names = inner.get("names") if isinstance(inner, dict) else None
-        if isinstance(names, list) and all(isinstance(name, str) for name in names):
-            found[column] = tuple(names)
-    return found
+def write_objects(path: Path, entries: Iterable[Mapping[str, object]]) -> None:
+    """Write one JSON object per line, UTF-8. Raises StorageError."""
+    with atomic_file(path) as stream:
+        for entry in entries:
+            stream.write(f"{json.dumps(entry, ensure_ascii=False)}\n".encode())

@@ -1,4 +1,4 @@
-"""What a layout of files has to say: whether it recognizes a place, what is there, and its rows.
+"""The interface of a layout: whether it recognizes a place, what files are there, and their rows.
 
 A layout is a class derived from ``Source``. Those of other packages are found by the entry-point group
 ``xmcbench.sources``. Importing a layout must stay cheap: heavy packages are imported where rows are read.
@@ -7,27 +7,41 @@ A layout is a class derived from ``Source``. Those of other packages are found b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypedDict
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from xmcbench.data.compression import find_source
-from xmcbench.data.rows import Kind, Located, Places, Rows, batched
+from xmcbench.data.text_files import find_source
 from xmcbench.errors import DataError, UsageError
+from xmcbench.storage.memory import MEMORY
+from xmcbench.storage.reading import check_size
 
 if TYPE_CHECKING:
-    from xmcbench.data.dataset import Dataset
+    from scipy.sparse import csr_matrix
+
+    from xmcbench.texts import Texts
+
+#: Instances (training or test), labels, or documents: instances whose labels are not read.
+Kind = Literal["instances", "labels", "documents"]
 
 #: The filter files of the test and of the training instances, under their common names. Any folder may have them.
 TEST_FILTER = ("filter_labels_test.txt", "tst_filter_labels.txt")
 TRAIN_FILTER = ("filter_labels_train.txt", "trn_filter_labels.txt")
+#: An instance that is to be written: uid, title, content, label ids.
+Instance = tuple[str, str, str, Sequence[int]]
+
+#: Bytes of memory that reading a part takes for each of its rows and pairs, besides the texts; about.
+_ROW_BYTES, _PAIR_BYTES = 400, 32
+
+#: The sides of a dataset as the layouts of the Extreme Classification repository and of PECOS call them.
+SHORT_NAMES = {"train": "trn", "test": "tst"}
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a dataset is said to be: a folder, a file, or an id that some layout knows; and how to read it."""
+    """The place of a dataset: a folder, a file, or an id that some layout knows; and options of reading it."""
 
     given: str
     path: Path
@@ -38,68 +52,81 @@ class Place:
         return find_source(self.path, *names)
 
 
+def check_count(rows: int, pairs: int = 0) -> None:
+    """Raise Unreadable for so many rows and pairs of a part that they do not fit into the memory for reading it."""
+    check_size(_ROW_BYTES * rows + _PAIR_BYTES * pairs, MEMORY, f"reading {rows:,} rows and {pairs:,} pairs")
+
+
+class Row(NamedTuple):
+    """An instance or a label, with its file and its line, from 1. A label has neither content nor label ids."""
+
+    path: Path
+    line: int
+    uid: str
+    title: str
+    content: str = ""
+    labels: Sequence[int] = ()
+
+
 @dataclass
 class Part:
     """The training instances, the test instances, the labels or the documents of a source.
 
-    path: what errors name. files: all files that the rows depend on. read: yields the rows. places: where these come
-    from; without it, every line of ``path`` is a row. notes: what the reader left out or assumed; complete once all
-    rows have been read.
+    path: the file that errors name. files: all files that the rows depend on. rows: yields the rows. notes: sentences
+    on what the reader left out or assumed; complete once all rows have been read.
     """
 
     kind: Kind
     path: Path
     files: tuple[Path, ...]
-    read: Callable[[], Iterator[Rows]]
-    places: Places | None = None
+    rows: Callable[[], Iterable[Row]]
     notes: list[str] = field(default_factory=list)
-
-    @classmethod
-    def located(
-        cls,
-        kind: Kind,
-        path: Path,
-        files: tuple[Path, ...],
-        rows: Callable[[], Iterable[Located]],
-        notes: list[str] | None = None,
-    ) -> Part:
-        """A part whose rows come with their file and their line, which are remembered while it is read."""
-        places = Places()
-        return cls(kind, path, files, lambda: batched(places.noted(rows())), places, [] if notes is None else notes)
-
-    def place(self, row: int) -> tuple[Path, int]:
-        """The file and the line of a row that was read."""
-        return self.places.of(row) if self.places else (self.path, row + 1)
-
-
-class Filters(TypedDict):
-    """The filter files of a folder, as arguments of ``Holding``."""
-
-    test_filter: Path | None
-    train_filter: Path | None
 
 
 @dataclass(frozen=True)
 class Holding:
-    """What a source holds.
+    """The parts of a source.
 
-    train, test: None where there is none; a missing one is drawn from the other. test_filter, train_filter: filter
-    files. notes: one sentence for each thing that is there and not used.
+    train, test: None where there is none; a missing one is drawn from the other. notes: one sentence for each thing
+    that is there and not used.
     """
 
     labels: Part
     train: Part | None = None
     test: Part | None = None
-    test_filter: Path | None = None
-    train_filter: Path | None = None
     notes: tuple[str, ...] = ()
 
     @property
-    def files(self) -> tuple[Path, ...]:
-        """Everything that is read."""
-        parts = [each for each in (self.train, self.test, self.labels) if each is not None]
-        filters = [each for each in (self.test_filter, self.train_filter) if each is not None]
-        return tuple(dict.fromkeys([*(path for part in parts for path in part.files), *filters]))
+    def files(self) -> list[Path]:
+        """All files that are read."""
+        return [path for part in (self.train, self.test, self.labels) if part for path in part.files]
+
+
+@dataclass(frozen=True)
+class Content:
+    """The content of a dataset that is to be written: texts and pairs."""
+
+    train: Texts
+    test: Texts
+    labels: Texts
+    train_pairs: Callable[[], csr_matrix]
+    test_pairs: Callable[[], csr_matrix]
+
+    def sides(self) -> Iterator[tuple[str, Texts, csr_matrix]]:
+        """``train`` and ``test``: the texts and the pairs."""
+        yield "train", self.train, self.train_pairs()
+        yield "test", self.test, self.test_pairs()
+
+
+def label_ids(pairs: csr_matrix) -> Iterator[list[int]]:
+    """The label ids of every row."""
+    for first, end in pairwise(pairs.indptr.tolist()):
+        yield pairs.indices[first:end].tolist()
+
+
+def instance_rows(texts: Texts, pairs: csr_matrix) -> Iterator[Instance]:
+    """The instances of a dataset."""
+    return zip(texts.uids, texts.titles, texts.contents, label_ids(pairs), strict=True)
 
 
 class Source(ABC):
@@ -119,14 +146,14 @@ class Source(ABC):
     @classmethod
     @abstractmethod
     def recognize(cls, place: Place) -> bool:
-        """Whether this is the layout of a place, by the names of its files. Reads none of them."""
+        """Tell whether a place has this layout, by the names of its files. Reads none of them."""
 
     @abstractmethod
     def holding(self) -> Holding:
-        """What is there. Reads little. Raises DataError where a file that the layout requires is missing."""
+        """Return the parts. Reads little. Raises DataError where a file that the layout requires is missing."""
 
     def documents(self) -> Part:
-        """The test instances, or the training instances if there are no others, without their labels.
+        """Return the test instances, or the training instances if there are no others, without their labels.
 
         Raises what ``holding`` raises.
         """
@@ -134,22 +161,14 @@ class Source(ABC):
         part = held.test or held.train
         if part is None:
             raise DataError(f"{self.place.path} has no instances", "expected documents")
-        read = part.read
-
-        def rows() -> Iterator[Rows]:
-            return (each._replace(targets=array("i"), lengths=[0] * len(each.uids)) for each in read())
-
-        return replace(part, kind="documents", read=rows)
+        rows = part.rows
+        return replace(part, kind="documents", rows=lambda: (row._replace(labels=()) for row in rows()))
 
     @classmethod
-    def write(cls, dataset: Dataset, folder: Path, flatten: bool) -> None:
+    def write(cls, content: Content, folder: Path, flatten: bool) -> None:
         """Write a dataset into an empty folder, so that reading it gives the same dataset.
 
         flatten: in a layout with one text per line, make every run of white space a space. Raises DataError, without
         it, for a text that the layout cannot hold, and UsageError for a read-only layout.
         """
         raise UsageError(f"the format {cls.name} is read-only", "see `xmcbench data export --help`")
-
-    def filters(self) -> Filters:
-        """The filter files of a folder; a file has none."""
-        return {"test_filter": self.place.find(*TEST_FILTER), "train_filter": self.place.find(*TRAIN_FILTER)}

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
 
-from xmcbench.data.sources.csv_rows import write_csv
-from xmcbench.data.sources.json_lines import write_objects
-from xmcbench.data.sources.source import Place
+from xmcbench.data.sources.records import write_csv, write_objects
+from xmcbench.data.sources.source import Content, Place, instance_rows
 from xmcbench.data.sources.tables import Tables
-from xmcbench.data.sources.writing import LONG_NAMES, rows_of, sides
 from xmcbench.storage.atomic import atomic_file
-
-if TYPE_CHECKING:
-    from xmcbench.data.dataset import Dataset
 
 #: An entry of a table: texts, and the uids of the labels of an instance.
 _Entry = dict[str, str | list[str]]
+
+_COLUMNS = ("uid", "title", "text", "labels")
 
 #: Rows of a Parquet file that are written at a time.
 _ROWS = 16_384
@@ -29,71 +25,68 @@ _ROWS = 16_384
 class _Written(Tables):
     """``train``, ``test`` (uid, title, text, labels) and ``labels`` (uid, title); labels of instances by uid."""
 
-    suffix: ClassVar[str]
-
     @classmethod
     def recognize(cls, place: Place) -> bool:
-        return False  # what it writes is recognized by Tables
+        return False  # ``Tables`` recognizes these files
 
     @classmethod
-    def write(cls, dataset: Dataset, folder: Path, flatten: bool) -> None:
-        uids = list(dataset.labels.uids)
-        labels: Iterator[_Entry] = (
-            {"uid": uid, "title": title} for uid, title in zip(uids, dataset.labels.titles, strict=True)
+    def write(cls, content: Content, folder: Path, flatten: bool) -> None:
+        uids = list(content.labels.uids)
+        labels = zip(uids, content.labels.titles, strict=True)
+        cls.write_table(
+            folder / f"labels.{cls.name}", ({"uid": uid, "title": title} for uid, title in labels), _COLUMNS[:2]
         )
-        cls.write_table(folder / f"labels{cls.suffix}", labels, ("uid", "title"))
-        for side, texts, pairs in sides(dataset):
+        for side, texts, pairs in content.sides():
             entries: Iterator[_Entry] = (
-                {"uid": uid, "title": title, "text": content, "labels": [uids[each] for each in ids]}
-                for uid, title, content, ids in rows_of(texts, pairs)
+                {"uid": uid, "title": title, "text": text, "labels": [uids[label] for label in ids]}
+                for uid, title, text, ids in instance_rows(texts, pairs)
             )
-            name = LONG_NAMES[side]
-            cls.write_table(folder / f"{name}{cls.suffix}", entries, ("uid", "title", "text", "labels"))
+            cls.write_table(folder / f"{side}.{cls.name}", entries, _COLUMNS)
 
     @classmethod
     @abstractmethod
-    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: tuple[str, ...]) -> None:
+    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: Iterable[str]) -> None:
         """Write a table."""
 
 
 class Csv(_Written):
     """A list of labels is JSON in its cell."""
 
-    name, suffix = "csv", ".csv"
+    name = "csv"
     title = "train.csv, test.csv and labels.csv"
 
     @classmethod
-    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: tuple[str, ...]) -> None:
-        def cell(value: str | list[str]) -> str:
-            return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-        write_csv(path, columns, ([cell(entry[name]) for name in columns] for entry in entries))
+    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: Iterable[str]) -> None:
+        rows = (
+            [cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False) for cell in entry.values()]
+            for entry in entries
+        )
+        write_csv(path, [*columns], rows)
 
 
 class JsonLines(_Written):
     """One object per line."""
 
-    name, suffix = "jsonl", ".jsonl"
+    name = "jsonl"
     title = "train.jsonl, test.jsonl and labels.jsonl"
 
     @classmethod
-    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: tuple[str, ...]) -> None:
+    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: Iterable[str]) -> None:
         write_objects(path, entries)
 
 
 class Parquet(_Written):
     """As Hugging Face `datasets` loads a folder of Parquet files."""
 
-    name, suffix = "parquet", ".parquet"
+    name = "parquet"
     title = "train.parquet, test.parquet and labels.parquet"
 
     @classmethod
-    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: tuple[str, ...]) -> None:
+    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: Iterable[str]) -> None:
         import pyarrow as pa
         from pyarrow import parquet
 
-        types = {"labels": pa.list_(pa.string())}
-        schema = pa.schema([(name, types.get(name, pa.string())) for name in columns])
+        schema = pa.schema([(name, pa.list_(pa.string()) if name == "labels" else pa.string()) for name in columns])
         with atomic_file(path) as stream, parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
             while batch := [*islice(entries, _ROWS)]:
                 writer.write_batch(pa.RecordBatch.from_pylist(batch, schema=schema))

@@ -9,11 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from xmcbench.data.compression import suffix_of
-from xmcbench.data.rows import Located, at
-from xmcbench.data.sources.records import ENDINGS, Record, columns_of, records
-from xmcbench.data.sources.source import Holding, Part, Place, Source
-from xmcbench.data.sources.vectors import Vectors
+from xmcbench.data.sources.label_columns import LabelColumn
+from xmcbench.data.sources.records import ENDINGS, Record, columns_of, read_records
+from xmcbench.data.sources.source import Holding, Part, Place, Row, Source
+from xmcbench.data.text_files import suffix_of
 from xmcbench.errors import DataError, UsageError
 from xmcbench.output.quantities import counted
 
@@ -31,18 +30,12 @@ _TRAIN, _TEST, _LABELS = ("train", "trn"), ("test", "tst"), ("labels", "label")
 PARTS = frozenset({*_TRAIN, *_TEST, *_LABELS})
 _OTHER = ("validation", "valid", "dev", "val")
 
-#: What follows the name of a split in the name of a shard, without its ending.
+#: The rest of the name of a shard, behind the name of its split: its number, and the total.
 #: Older versions of `datasets` add 16 digits of a digest.
-_SHARD = re.compile(r"-[0-9]+(-of-[0-9]+(-[0-9a-f]{16})?)?")
-
-#: The end of the name of a shard, up to the first dot, that says how many there are: its number and the total.
-_NUMBER_OF = re.compile(r"-([0-9]+)-of-([0-9]+)(?:-[0-9a-f]{16})?$")
+_SHARD = re.compile(r"-([0-9]+)(?:-of-([0-9]+)(?:-[0-9a-f]{16})?)?")
 
 #: Between labels in one cell, where they are not a list.
 _SEPARATOR = ";"
-
-#: The least number of cells with a comma, and none with the separator, that a note is about.
-_COMMAS = 10
 
 #: The tables whose cells are all text, so that labels are divided by the separator.
 _TEXT = (".csv", ".tsv")
@@ -67,14 +60,14 @@ class Columns:
         return tuple(filter(None, (self.uid, self.title, self.text, self.labels)))
 
     @classmethod
-    def of(cls, present: Sequence[str], options: Mapping[str, str], where: Path, labels: bool = False) -> Columns:
+    def of(cls, files: Sequence[Path], options: Mapping[str, str], labels: bool = False) -> Columns:
         """The columns that are named, or the first of the usual ones. labels: of a table of labels.
 
         A column that is named as title, text or labels is not taken for another of these. Raises UsageError for a
         column that is not there, and where there is no text.
         """
         found: dict[str, str | None] = {}
-        options = {} if labels else options
+        present, where = columns_of(files), files[0]
         given = {options.get(role) for role in DEFAULTS if role != "uid"}
         for role, usual in DEFAULTS.items():
             wanted = options.get(role)
@@ -111,7 +104,7 @@ class Tables(Source):
     def recognize(cls, place: Place) -> bool:
         if place.path.is_file():
             return place.path.name.endswith(ENDINGS)
-        return bool(splits_of(place.path, _TRAIN) or splits_of(place.path, _TEST))
+        return bool(find_splits(place.path, _TRAIN) or find_splits(place.path, _TEST))
 
     def files(self) -> Files:
         """The files of the parts.
@@ -120,31 +113,31 @@ class Tables(Source):
         """
         path = self.place.path
         if path.is_file():
-            labels = _only(path.parent, [(each,) for each in _whole_files(path.parent, _LABELS) if each != path])
-            notes = tuple(f"the labels of {path.name} are uids of {each.name}, which lies beside it" for each in labels)
-            return Files({"train": (path,)}, labels, notes)
-        parts = {name: _only(path, splits_of(path, names)) for name, names in (("train", _TRAIN), ("test", _TEST))}
+            labels = _only(path.parent, [(table,) for table in _tables(path.parent, _LABELS) if table != path])
+            notes = [f"the labels of {path.name} are uids of {table.name}, which lies beside it" for table in labels]
+            return Files({"train": (path,)}, labels, tuple(notes))
+        parts = {name: _only(path, find_splits(path, names)) for name, names in (("train", _TRAIN), ("test", _TEST))}
         if not any(parts.values()):
             raise DataError(f"{path} has no train.csv", "or .tsv, .jsonl, .json, .parquet")
-        labels = _only(path, splits_of(path, _LABELS))
-        return Files({name: each for name, each in parts.items() if each}, labels, unused_splits(path))
+        labels = _only(path, find_splits(path, _LABELS))
+        return Files({name: files for name, files in parts.items() if files}, labels, note_validation(path))
 
     def holding(self) -> Holding:
         files = self.files()
-        table = _Table(files.parts, files.labels, self.place.options)
-        made = {name: table.part(name) for name in files.parts}
-        notes = (*files.notes, *table.notes())
-        return Holding(table.label_part(), made.get("train"), made.get("test"), notes=notes, **self.filters())
+        tables = _Tables(files.parts, files.labels, self.place.options)
+        parts = {name: tables.instance_part(name) for name in files.parts}
+        notes = (*files.notes, *tables.notes())
+        return Holding(tables.label_part(), parts.get("train"), parts.get("test"), notes=notes)
 
     def documents(self) -> Part:
         path = self.place.path
         # Labels beside a file do not matter to its texts.
         parts = {"train": (path,)} if path.is_file() else self.files().parts
-        chosen = parts.get("test") or parts["train"]
-        return _Table({"test": chosen}, (), self.place.options).document_part(chosen)
+        files = parts.get("test") or parts["train"]
+        return _Tables({"test": files}, (), self.place.options).document_part(files)
 
 
-class _Table:
+class _Tables:
     """The tables of a dataset, which share their labels."""
 
     def __init__(
@@ -154,59 +147,58 @@ class _Table:
         self._found: dict[tuple[Path, ...], Columns] = {}
 
     def notes(self) -> tuple[str, ...]:
-        """What the columns are, and the separator of labels in text; parts with the same ones share a note."""
+        """The columns, and the separator of labels in text; parts with the same ones share a note."""
         found: dict[str, list[str]] = {}
         for files in self._parts.values():
             columns = self._columns(files)
-            divided = columns.labels and suffix_of(files[0]) in _TEXT
-            said = f"{columns}, separator={columns.separator}" if divided else str(columns)
+            is_divided = columns.labels and suffix_of(files[0]) in _TEXT
+            said = f"{columns}, separator={columns.separator}" if is_divided else str(columns)
             found.setdefault(said, []).append(files[0].name)
         return tuple(f"columns of {' and '.join(names)}: {said}" for said, names in found.items())
 
     def _columns(self, files: tuple[Path, ...]) -> Columns:
         if files not in self._found:
-            self._found[files] = Columns.of(columns_of(files), self._options, files[0])
+            self._found[files] = Columns.of(files, self._options)
         return self._found[files]
 
-    def part(self, name: str) -> Part:
+    def instance_part(self, name: str) -> Part:
         files = self._parts[name]
         depends = tuple(dict.fromkeys([*files, *(self._labels or self._all())]))
         notes: list[str] = []
-        return Part.located("instances", files[0], depends, lambda: self._instances(files, notes), notes)
+        return Part("instances", files[0], depends, lambda: self._instances(files, notes), notes)
 
     def label_part(self) -> Part:
         files = self._labels or self._all()
-        return Part.located("labels", files[0], files, self._label_rows)
+        return Part("labels", files[0], files, self._label_rows)
 
     def document_part(self, files: tuple[Path, ...]) -> Part:
         """The texts of these files."""
-        return Part.located("documents", files[0], files, lambda: self._documents(files))
 
-    def _documents(self, files: tuple[Path, ...]) -> Iterator[Located]:
-        columns = self._columns(files)
-        return (
-            (each.path, each.line, (*_texts(columns, row, each), ()))
-            for row, each in enumerate(records(files, columns.names()))
-        )
+        def rows() -> Iterator[Row]:
+            columns = self._columns(files)
+            for row, record in enumerate(read_records(files, columns.names())):
+                yield Row(record.path, record.line, *_texts(columns, row, record))
+
+        return Part("documents", files[0], files, rows)
 
     def _all(self) -> tuple[Path, ...]:
         return tuple(path for files in self._parts.values() for path in files)
 
-    def _label_rows(self) -> Iterator[Located]:
+    def _label_rows(self) -> Iterator[Row]:
         if not self._labels:
-            yield from ((path, line, (title, title, "", ())) for title, (path, line) in self._values.items())
+            yield from (Row(*place, title, title) for title, place in self._values.items())
             return
-        columns = Columns.of(columns_of(self._labels), {}, self._labels[0], labels=True)
-        for row, each in enumerate(records(self._labels, columns.names())):
-            title = each.text(columns.title or columns.text)
+        columns = Columns.of(self._labels, {}, labels=True)
+        for row, record in enumerate(read_records(self._labels, columns.names())):
+            title = record.text(columns.title or columns.text)
             if not title.strip():
-                raise at(each.path, each.line, "the label has no text", "every label needs one")
-            yield each.path, each.line, (_uid(columns, row, each), title, "", ())
+                raise record.error("the label has no text", "every label needs one")
+            yield Row(record.path, record.line, _uid(columns, row, record), title)
 
     @cached_property
-    def _places(self) -> dict[str, int]:
+    def _ids(self) -> dict[str, int]:
         """Label -> its row: of the table of labels by uid, or of the values that occur."""
-        return {uid: row for row, (_, _, (uid, *_)) in enumerate(self._label_rows())}
+        return {label.uid: row for row, label in enumerate(self._label_rows())}
 
     @cached_property
     def _values(self) -> dict[str, tuple[Path, int]]:
@@ -214,84 +206,54 @@ class _Table:
         found: dict[str, tuple[Path, int]] = {}
         for files in self._parts.values():
             columns = self._columns(files)
-            for each in records(files, columns.names()) if columns.labels else ():
-                for label in self._named(columns, each):
-                    found.setdefault(label, (each.path, each.line))
+            for record in read_records(files, columns.names()) if columns.labels else ():
+                for label in self._labels_of(columns, record):
+                    found.setdefault(label, (record.path, record.line))
         if not found:
-            path = next(iter(self._parts.values()))[0]
-            raise UsageError(
-                f"{path} has no labels", 'name their column: "PLACE?labels=COLUMN"; or put labels.csv beside it'
-            )
+            hint = 'name their column: "PLACE?labels=COLUMN"; or put labels.csv beside it'
+            raise UsageError(f"{self._all()[0]} has no labels", hint)
         return found
 
-    def _named(self, columns: Columns, each: Record) -> list[str]:
+    def _labels_of(self, columns: Columns, record: Record) -> list[str]:
         """The labels of a row: uids as in the table of labels; without one, texts, without white space around them."""
-        found = each.labels(columns.labels, columns.separator)
+        found = record.labels(columns.labels, columns.separator)
         return found if self._labels else [text for label in found if (text := label.strip())]
 
-    def _instances(self, files: tuple[Path, ...], notes: list[str]) -> Iterator[Located]:
-        columns, places = self._columns(files), self._places
-        cells, vectors = _Cells(columns.separator), Vectors(columns.labels or "", bool(self._labels))
-        for row, each in enumerate(records(files, columns.names())):
-            cells.add(each.cells.get(columns.labels or ""))
-            vectors.add(each, each.values(columns.labels, columns.separator))
-            named = self._named(columns, each) if columns.labels else []
-            unknown = [label for label in named if label not in places]
-            if unknown:
+    def _instances(self, files: tuple[Path, ...], notes: list[str]) -> Iterator[Row]:
+        columns = self._columns(files)
+        column = LabelColumn(columns.labels or "", columns.separator, bool(self._labels))
+        for row, record in enumerate(read_records(files, columns.names())):
+            column.add(record)
+            labels = self._labels_of(columns, record) if columns.labels else []
+            if unknown := [label for label in labels if label not in self._ids]:
                 hint = f"labels are uids of {self._labels[0].name}" if self._labels else ""
-                raise at(each.path, each.line, f"there is no label {unknown[0][:60]!r}", hint)
-            yield each.path, each.line, (*_texts(columns, row, each), [places[label] for label in named])
-        vectors.check()
-        if cells.undivided():
-            notes.append(
-                f"no cell of {columns.labels} in {files[0].name} has the separator {columns.separator!r}, and "
-                f"{cells.commas:,} of {cells.texts:,} have a comma; where commas separate labels, add ?separator=, to "
-                "the place"
-            )
+                raise record.error(f"there is no label {unknown[0][:60]!r}", hint)
+            yield Row(record.path, record.line, *_texts(columns, row, record), [self._ids[label] for label in labels])
+        column.check()
+        notes += column.note(files[0].name)
 
 
-class _Cells:
-    """Counts cells of labels that are text: all of them, those with the separator, and those with a comma."""
-
-    def __init__(self, separator: str) -> None:
-        self._separator = separator
-        self.texts = self.divided = self.commas = 0
-
-    def add(self, cell: object) -> None:
-        """Count a cell; one that is no text, or a JSON list, says nothing about separators."""
-        if isinstance(cell, str) and cell.strip() and not cell.lstrip().startswith("["):
-            self.texts += 1
-            self.divided += self._separator in cell
-            self.commas += "," in cell
-
-    def undivided(self) -> bool:
-        """Whether commas seem to separate the labels, and the separator does not."""
-        return not self.divided and self.commas >= max(_COMMAS, self.texts / 2)
-
-
-def _texts(columns: Columns, row: int, each: Record) -> tuple[str, str, str]:
+def _texts(columns: Columns, row: int, record: Record) -> tuple[str, str, str]:
     """Uid, title and content of a row; text without a title is the title."""
-    text = each.text(columns.text) if columns.text else ""
-    title = each.text(columns.title) if columns.title else ""
-    uid = _uid(columns, row, each)
-    return (uid, title, text) if columns.title else (uid, text, "")
+    title, text = record.text(columns.title), record.text(columns.text)
+    return (_uid(columns, row, record), *((title, text) if columns.title else (text, "")))
 
 
-def _uid(columns: Columns, row: int, each: Record) -> str:
+def _uid(columns: Columns, row: int, record: Record) -> str:
     if columns.uid is None:
         return str(row)
-    if each.cells.get(columns.uid) is None:
-        raise at(each.path, each.line, f"{columns.uid} is missing", "give every row one, or none")
-    return each.text(columns.uid)
+    if record.cells.get(columns.uid) is None:
+        raise record.error(f"{columns.uid} is missing", "give every row one, or none")
+    return record.text(columns.uid)
 
 
-def _whole_files(folder: Path, names: Iterable[str]) -> list[Path]:
-    """The tables of a folder with one of these names, first what is taken."""
+def _tables(folder: Path, names: Iterable[str]) -> list[Path]:
+    """The tables of a folder with one of these names, in order of preference."""
     return [path for name in names for ending in ENDINGS if (path := folder / f"{name}{ending}").is_file()]
 
 
-def splits_of(folder: Path, names: Iterable[str]) -> list[tuple[Path, ...]]:
-    """What could be a split, here or in ``data``: ``train.csv``, or the shards ``train-00000-of-00002.parquet``.
+def find_splits(folder: Path, names: Iterable[str]) -> list[tuple[Path, ...]]:
+    """Find what could be a split, here or in ``data``: ``train.csv``, or the shards ``train-00000-of-00002.parquet``.
 
     Shards of different totals are different splits. Files that only begin like one (train-small.csv) count where there
     is nothing else, each as a split of its own.
@@ -300,37 +262,30 @@ def splits_of(folder: Path, names: Iterable[str]) -> list[tuple[Path, ...]]:
     others: list[tuple[Path, ...]] = []
     for name in names:
         for place in (folder, folder / "data"):
-            found += [(path,) for path in _whole_files(place, (name,))]
+            found += [(path,) for path in _tables(place, (name,))]
             for ending in ENDINGS if place.is_dir() else ():
-                shards: dict[int | None, list[Path]] = {}
-                rest = []
+                shards: dict[str | None, list[Path]] = {}
                 for path in filter(Path.is_file, sorted(place.glob(f"{name}-*{ending}"))):
-                    if _SHARD.fullmatch(path.name.removesuffix(ending), len(name)):
-                        numbered = _number_of(path)
-                        shards.setdefault(numbered[1] if numbered else None, []).append(path)
+                    if shard := _SHARD.fullmatch(path.name.removesuffix(ending), len(name)):
+                        shards.setdefault(shard[2] and str(int(shard[2])), []).append(path)
                     else:
-                        rest.append(path)
+                        others.append((path,))
                 found += map(tuple, shards.values())
-                others += [(path,) for path in rest]
     return found or others
 
 
-def unused_splits(folder: Path) -> tuple[str, ...]:
+def note_validation(folder: Path) -> tuple[str, ...]:
     """A note on the validation set, if there is one."""
-    unused = [each.name for files in splits_of(folder, _OTHER) for each in files]
+    unused = [path.name for files in find_splits(folder, _OTHER) for path in files]
     return (f"the validation set is not used: {', '.join(unused)}",) if unused else ()
 
 
-def _number_of(path: Path) -> tuple[int, int] | None:
-    """The number of a shard and their total, where its name has both."""
-    found = _NUMBER_OF.search(path.name.partition(".")[0])
-    return (int(found[1]), int(found[2])) if found else None
-
-
-def whole(files: tuple[Path, ...]) -> tuple[Path, ...]:
-    """The files of a split. Raises DataError where some of its shards are missing."""
-    if (first := _number_of(files[0])) and len({*map(_number_of, files)}) != first[1]:
-        said = f"{len(files)} of {counted(first[1], 'shard')}"
+def check_shards(files: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return the files of a split. Raises DataError where some of its shards are missing."""
+    shards = [re.search(f"{_SHARD.pattern}$", path.name.partition(".")[0]) for path in files]
+    total = int(shards[0][2]) if shards[0] and shards[0][2] else 0
+    if total and len({shard and int(shard[1]) for shard in shards}) != total:
+        said = f"{len(files)} of {counted(total, 'shard')}"
         raise DataError(f"{files[0].parent} has {said} such as {files[0].name}", "get the others too")
     return files
 
@@ -340,4 +295,4 @@ def _only(folder: Path, found: Sequence[tuple[Path, ...]]) -> tuple[Path, ...]:
     if len(found) > 1:
         names = " and ".join(str(files[0].relative_to(folder)) for files in found)
         raise DataError(f"{folder} has {names}: only one of them can be read", "move the others to another folder")
-    return whole(found[0]) if found else ()
+    return check_shards(found[0]) if found else ()

@@ -1,51 +1,32 @@
-"""Layouts with one text per line: instances, labels, uids beside them, and pairs in a matrix."""
+"""Files with one text per line: instances, labels, uids beside them, and pairs in a matrix."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.data.compression import find_source, lines, open_source
-from xmcbench.data.rows import ROWS, Row, Rows, at, batched, decoded, lone_return
-from xmcbench.data.sources.source import Part
-from xmcbench.data.sources.writing import joined, named, one_line, parted, write_lines
+from xmcbench.data.sources.source import Holding, Part, Place, Row, Source
+from xmcbench.data.text_files import at, find_source, read_lines, read_texts, suffix_of
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
+from xmcbench.storage.atomic import atomic_file
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from xmcbench.texts import Texts
 
+#: The mark that many programs take off the front of a file.
+MARK = "\ufeff"
 
-def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a text file in UTF-8, without their ends (LF or CRLF) and without byte-order marks.
-
-    Raises DataError with file and line for other bytes, and for a carriage return within a line.
-    """
-    with open_source(path) as stream:
-        for number, line in enumerate(lines(stream), 1):
-            text = decoded(path, number, line).rstrip("\r\n")
-            if "\r" in text:
-                raise lone_return(path, number)
-            yield text
+_HINT = "--flatten makes every run of white space a space; the formats xc, csv, jsonl and parquet hold any text"
 
 
-def read_texts(path: Path) -> Iterator[str]:
-    """The lines of a file with one text per line, whose number another file confirms.
-
-    Any other character is part of a text, as is a byte-order mark behind the first one. Raises DataError with file and
-    line for other bytes than UTF-8.
-    """
-    with open_source(path) as stream:
-        for number, line in enumerate(lines(stream), 1):
-            yield decoded(path, number, line, is_text=True).removesuffix("\n").removesuffix("\r")
-
-
-def beside(path: Path) -> str:
-    """The name of the file that holds the uids of the texts in ``path``: ``X.trn.uids.txt``."""
-    return f"{path.name.removesuffix('.gz').removesuffix('.txt')}.uids.txt"
+def split_text(text: str) -> tuple[str, str]:
+    """Return title and content of a text, before and after its first tab."""
+    title, _, content = text.partition("\t")
+    return title, content
 
 
 def label_part(path: Path) -> Part:
@@ -55,9 +36,9 @@ def label_part(path: Path) -> Part:
         for number, (uid, text) in enumerate(_with_uids(path), 1):
             if not text.strip():
                 raise at(path, number, "the label has no text", "every label needs one")
-            yield uid, text, "", ()
+            yield Row(path, number, uid, text)
 
-    return Part("labels", path, _files(path), lambda: batched(rows()))
+    return Part("labels", path, _files(path), rows)
 
 
 def instance_part(path: Path, pairs: Path | None, matrix: Callable[[Path], csr_matrix], labels: Path) -> Part:
@@ -66,64 +47,111 @@ def instance_part(path: Path, pairs: Path | None, matrix: Callable[[Path], csr_m
     matrix: reads ``pairs``, whose columns are the lines of ``labels``.
     """
 
-    def read() -> Iterator[Rows]:
+    def rows() -> Iterator[Row]:
         total = sum(1 for _ in read_texts(labels))
         found = matrix(pairs) if pairs else None
         if found is not None and found.shape[1] != total:
-            raise DataError(
-                f"{pairs} has {counted(found.shape[1], 'column')}, but {labels} has {counted(total, 'line')}",
-                "expected one column per label; is it the matrix of another dataset?",
-            )
-        yield from batched(_instances(path, pairs, found), ROWS)
+            what = f"{pairs} has {counted(found.shape[1], 'column')}, but {labels} has {counted(total, 'line')}"
+            raise DataError(what, "expected one column per label; is it the matrix of another dataset?")
+        number = 0
+        for number, (uid, text) in enumerate(_with_uids(path), 1):
+            if found is None:
+                yield Row(path, number, uid, *split_text(text))
+            elif number <= found.shape[0]:
+                ids = found.indices[found.indptr[number - 1] : found.indptr[number]].tolist()
+                yield Row(path, number, uid, *split_text(text), ids)
+        if found is not None and number != found.shape[0]:
+            what = f"{pairs} has {counted(found.shape[0], 'row')}, but {path} has {counted(number, 'line')}"
+            raise DataError(what, "expected one row per line; is a file truncated?")
 
-    return Part("instances", path, (*_files(path), *([pairs] if pairs else []), labels), read)
+    return Part("instances", path, (*_files(path), *([pairs] if pairs else []), labels), rows)
 
 
-def _instances(path: Path, pairs: Path | None, found: csr_matrix | None) -> Iterator[Row]:
-    total = 0
-    for row, (uid, text) in enumerate(_with_uids(path)):
-        title, content = parted(text)
-        total += 1
-        if found is None:
-            yield uid, title, content, ()
-        elif row < found.shape[0]:
-            yield uid, title, content, found.indices[found.indptr[row] : found.indptr[row + 1]].tolist()
-    if found is not None and total != found.shape[0]:
-        raise DataError(
-            f"{pairs} has {counted(found.shape[0], 'row')}, but {path} has {counted(total, 'line')}",
-            "expected one row per line; is a file truncated?",
-        )
+def _uid_file(path: Path) -> str:
+    """The name of the file that holds the uids of the texts in ``path``: ``X.trn.uids.txt``."""
+    return f"{path.name.removesuffix('.gz').removesuffix('.txt')}.uids.txt"
 
 
 def _with_uids(path: Path) -> Iterator[tuple[str, str]]:
-    uids = find_source(path.parent, beside(path))
-    if uids is None:
-        yield from ((str(row), text) for row, text in enumerate(read_texts(path)))
-        return
+    uids = find_source(path.parent, _uid_file(path))
     try:
-        yield from zip(read_texts(uids), read_texts(path), strict=True)
+        yield from zip(read_texts(uids) if uids else map(str, range(1 << 62)), read_texts(path), strict=bool(uids))
     except ValueError:
         raise DataError(f"{uids} does not have as many lines as {path}", "expected one uid per text") from None
 
 
 def _files(path: Path) -> tuple[Path, ...]:
-    uids = find_source(path.parent, beside(path))
+    uids = find_source(path.parent, _uid_file(path))
     return (path, uids) if uids else (path,)
+
+
+def has_uids(texts: Texts) -> bool:
+    """Tell whether the uids are more than row numbers."""
+    return any(uid != str(row) for row, uid in enumerate(texts.uids))
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line: every run of white space becomes a space."""
+    return " ".join(text.split())
+
+
+def _join(title: str, content: str, flatten: bool) -> str:
+    """Join title and content, for ``split_text`` to divide. Raises DataError for a title with a tab."""
+    if flatten:
+        title, content = one_line(title), one_line(content)
+    elif "\t" in title:
+        raise DataError(f"the title {title[:60]!r} has a tab, which this format cannot hold", _HINT)
+    return f"{title}\t{content}" if content else title
+
+
+def write_lines(path: Path, lines: Iterable[str], what: str = "text", flatten: bool = False) -> None:
+    """Write one text per line, UTF-8. Raises DataError for a text that is not one line, unless it may be flattened."""
+    with atomic_file(path) as stream:
+        for number, text in enumerate(lines):
+            has_break = "\n" in text or "\r" in text
+            if has_break and not flatten:
+                raise DataError(f"the {what} {text[:60]!r} has a line break, which {path.name} cannot hold", _HINT)
+            line = one_line(text) if has_break else text
+            # A reader takes the first mark off.
+            mark = MARK if not number and line.startswith(MARK) else ""
+            stream.write(f"{mark}{line}\n".encode())
 
 
 def write_instance_lines(path: Path, texts: Texts, flatten: bool) -> None:
     """Write instances, one per line, and their uids beside them if they have any."""
     both = zip(texts.titles, texts.contents, strict=True)
-    write_lines(path, (joined(title, content, flatten) for title, content in both), flatten)
+    write_lines(path, (_join(title, content, flatten) for title, content in both))
     _write_uids(path, texts, flatten)
 
 
 def write_label_lines(path: Path, texts: Texts, flatten: bool) -> None:
     """Write labels, one per line, and their uids beside them if they have any."""
-    write_lines(path, map(one_line, texts.titles) if flatten else texts.titles, flatten)
+    write_lines(path, map(one_line, texts.titles) if flatten else texts.titles)
     _write_uids(path, texts, flatten)
 
 
 def _write_uids(path: Path, texts: Texts, flatten: bool) -> None:
-    if named(texts):
-        write_lines(path.with_name(beside(path)), texts.uids, flatten, "uid")
+    if has_uids(texts):
+        write_lines(path.with_name(_uid_file(path)), texts.uids, "uid", flatten)
+
+
+class PlainText(Source):
+    """A ``.txt`` file. The part of a line before the first tab is the title, the rest is the content."""
+
+    name = "text"
+    title = "documents without labels: a .txt file with one document per line (for `xmcbench suggest`)"
+
+    @classmethod
+    def recognize(cls, place: Place) -> bool:
+        return place.path.is_file() and suffix_of(place.path) == ".txt"
+
+    def holding(self) -> Holding:
+        raise DataError(f"{self.place.path} has no labels", "a dataset needs label texts: see `xmcbench ls layouts`")
+
+    def documents(self) -> Part:
+        path = self.place.path
+
+        def rows() -> Iterator[Row]:
+            return (Row(path, number, str(number - 1), *split_text(text)) for number, text in read_lines(path))
+
+        return Part("documents", path, (path,), rows)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+from xml.parsers import expat
 
-from xmcbench.data.compression import open_source, suffix_of
-from xmcbench.data.rows import at
-from xmcbench.data.sources.csv_rows import read_csv
-from xmcbench.data.sources.literals import check_literals
-from xmcbench.data.sources.text_lines import read_lines
+from xmcbench.data.sources.records import read_csv
+from xmcbench.data.text_files import at, open_source, read_all, read_lines, suffix_of
 from xmcbench.errors import DataError, Unavailable, UsageError
 from xmcbench.extras import installation
-from xmcbench.storage.reading import check_size
 
 _SKOS = {".ttl": "turtle", ".rdf": "xml", ".nt": "nt"}
 
@@ -27,6 +25,21 @@ SUFFIXES = (".tsv", ".csv", *_SKOS)
 
 #: The language of labels where none is asked for.
 LANGUAGE = "en"
+
+#: Bytes of a literal in RDF/XML and Turtle, and of a line of N-Triples: rdflib takes time by the square of its length.
+#: Labels take hundreds, notes thousands.
+_LONGEST = 64 << 10
+#: The size of an element inside a literal, in bytes.
+_ELEMENT = 64
+
+#: All forms that can hold a quotation mark in Turtle. A literal that does not end goes to the end.
+_TURTLE = re.compile(
+    rb"""\#[^\n]*+ | <[^<>\n]*+> | \\.
+    | \"{3} (?:[^"\\]++|\\.|"(?!""))*+ (?:\"{3}|\Z) | '{3} (?:[^'\\]++|\\.|'(?!''))*+ (?:'{3}|\Z)
+    | " (?:[^"\\\n]++|\\.)*+ "? | ' (?:[^'\\\n]++|\\.)*+ '?""",
+    re.VERBOSE | re.DOTALL,
+)
+_LINE = re.compile(rb"[^\r\n]++")
 
 
 class Subject(NamedTuple):
@@ -42,7 +55,7 @@ class Subject(NamedTuple):
 
 
 def bare(uri: str) -> str:
-    """A URI without the angle brackets that files of Annif put around it."""
+    """Return a URI without the angle brackets that files of Annif put around it."""
     uri = uri.strip()
     return uri[1:-1] if uri.startswith("<") and uri.endswith(">") else uri
 
@@ -55,7 +68,7 @@ def read_vocabulary(path: Path, language: str | None) -> Iterator[Subject]:
     """
     suffix = suffix_of(path)
     if suffix in _SKOS:
-        subjects = _skos(path, language, _SKOS[suffix])
+        subjects = iter(_skos(path, language, _SKOS[suffix]))
     else:
         subjects = _csv(path, language or LANGUAGE) if suffix == ".csv" else _tsv(path)
     first, is_labeled = None, False
@@ -69,7 +82,7 @@ def read_vocabulary(path: Path, language: str | None) -> Iterator[Subject]:
 
 
 def _tsv(path: Path) -> Iterator[Subject]:
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in read_lines(path):
         uri, tab, rest = line.partition("\t")
         if not tab and len(uri.split()) > 1:
             raise at(path, number, "has no tab", "expected <uri>, a tab, and the label")
@@ -83,18 +96,15 @@ def _label(text: str) -> str:
 
 
 def _csv(path: Path, language: str) -> Iterator[Subject]:
-    column = f"label_{language}"
-    for number, row in read_csv(path, ","):
-        if "uri" not in row or column not in row:
-            have = ", ".join(row)
-            raise UsageError(
-                f"{path} has no column {'uri' if 'uri' not in row else column!r}",
-                f"it has {have}; choose another language with ?language=LANGUAGE" if have else "",
-            )
-        yield Subject(number, bare(row["uri"]), _label(row[column]))
+    for record in read_csv(path):
+        for column in ("uri", f"label_{language}"):
+            if column not in record.cells:
+                hint = f"it has {', '.join(record.cells)}; choose another language with ?language=LANGUAGE"
+                raise UsageError(f"{path} has no column {column!r}", hint)
+        yield Subject(record.line, bare(record.text("uri")), _label(record.text(f"label_{language}")))
 
 
-def _skos(path: Path, language: str | None, syntax: str) -> Iterator[Subject]:
+def _skos(path: Path, language: str | None, syntax: str) -> list[Subject]:
     """The concepts of a thesaurus.
 
     Of several preferred labels, the first of those in the language is taken, then of those without one, then of all, by
@@ -105,23 +115,18 @@ def _skos(path: Path, language: str | None, syntax: str) -> Iterator[Subject]:
         from rdflib.namespace import OWL, RDF, SKOS
     except ImportError:
         raise Unavailable("a SKOS vocabulary is read by rdflib", installation("rdflib")) from None
-    # A URI that is none is what the vocabulary says it is; there is nothing to be done about it here.
+    # Nothing can be done here about a URI of the vocabulary that is none.
     logging.getLogger("rdflib.term").setLevel(logging.ERROR)
     graph = Graph()
-    pieces, size = [], 0
     with open_source(path) as stream:
-        while piece := stream.read(1 << 20):
-            size += len(piece)
-            check_size(size, _GRAPH, "what it unpacks to")
-            pieces.append(piece)
-    content = b"".join(pieces)
+        content = read_all(stream, _GRAPH, "what it unpacks to")
     check_literals(path, content, syntax)
     try:
         graph.parse(data=content, format=syntax)
     except MemoryError:
         raise
     except Exception as error:  # the parsers raise exceptions of their own, each of several kinds
-        raise DataError(f"{path} is not SKOS in the syntax of its suffix: {error}") from None
+        raise _not_skos(path, error) from None
     wanted = (language or LANGUAGE).lower()
     subjects = []
     for concept in sorted({node for node in graph.subjects(RDF.type, SKOS.Concept) if isinstance(node, URIRef)}):
@@ -136,7 +141,69 @@ def _skos(path: Path, language: str | None, syntax: str) -> Iterator[Subject]:
     if not any(subject.label for subject in subjects):
         raise DataError(f"{path} has no skos:Concept with a skos:prefLabel", "both are needed for a subject")
     if language and all(subject.language for subject in subjects if subject.label):
-        raise DataError(
-            f"{path} has no preferred label in the language {language!r}", "choose another with ?language=LANGUAGE"
-        )
-    yield from subjects
+        hint = "choose another with ?language=LANGUAGE"
+        raise DataError(f"{path} has no preferred label in the language {language!r}", hint)
+    return subjects
+
+
+def check_literals(path: Path, content: bytes, syntax: str) -> None:
+    """Raise DataError, with the line, for a literal that is too long, and for a DTD, whose entities have no bound.
+
+    syntax: ``nt``, ``turtle`` or ``xml``. Also raises DataError for what is not XML.
+    """
+    if syntax == "xml":
+        _check_xml(path, content)
+        return
+    pattern, marks = (_LINE, ()) if syntax == "nt" else (_TURTLE, (b'"', b"'"))
+    for found in pattern.finditer(content):
+        first = found.start()
+        if found.end() - first > _LONGEST and (not marks or content[first : first + 1] in marks):
+            raise _too_long(path, content.count(b"\n", 0, first) + 1)
+
+
+def _too_long(path: Path, line: int) -> DataError:
+    hint = "rdflib would take too long to read it: shorten it, or leave it out"
+    return at(path, line, f"has a literal of more than {_LONGEST >> 10} KiB", hint)
+
+
+def _not_skos(path: Path, error: Exception) -> DataError:
+    return DataError(f"{path} is not SKOS in the syntax of its suffix: {error}")
+
+
+def _check_xml(path: Path, content: bytes) -> None:
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    depth, literal, size = 0, 0, 0  # literal: the depth of an element whose content is one, with the elements in it
+
+    def refuse_dtd(*_: object) -> None:
+        hint = "write out its entities, or convert the vocabulary to Turtle"
+        raise at(path, parser.CurrentLineNumber, "has a DTD, which is not read", hint)
+
+    def text(part: str) -> None:
+        nonlocal size
+        size += len(part)
+        if size > _LONGEST:
+            raise _too_long(path, parser.CurrentLineNumber)
+
+    def start(_: str, attributes: dict[str, str]) -> None:
+        nonlocal depth, literal, size
+        depth += 1
+        if literal:
+            text(" " * _ELEMENT)
+            return
+        size = 0
+        if any(name.endswith("parseType") and of not in ("Resource", "Collection") for name, of in attributes.items()):
+            literal = depth
+
+    def end(_: str) -> None:
+        nonlocal depth, literal, size
+        if literal in (0, depth):
+            literal = size = 0
+        depth -= 1
+
+    parser.StartDoctypeDeclHandler, parser.CharacterDataHandler = refuse_dtd, text
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    try:
+        parser.Parse(content, True)
+    except (expat.ExpatError, ValueError) as error:  # a ValueError for some encodings
+        raise _not_skos(path, error) from None

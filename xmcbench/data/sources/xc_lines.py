@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from xmcbench.data.sources.source import Holding, Part, Place, Source
+from xmcbench.data.sources.source import SHORT_NAMES, Content, Holding, Place, Source
 from xmcbench.data.sources.text_lines import instance_part, label_part, write_instance_lines, write_label_lines
-from xmcbench.data.sources.writing import sides
 from xmcbench.errors import DataError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-    from xmcbench.data.dataset import Dataset
 
 #: Bags of words, and their vocabularies. ``Yf.txt`` is a matrix in one repository and text in the other.
 _FEATURES = ("trn_X_Xf", "tst_X_Xf", "val_X_Xf", "lbl_X_Xf", "Y_Yf", "Xf", "Yf")
@@ -36,31 +33,32 @@ class XCLines(Source):
         labels = self.place.find(f"{self.raw}/Y.txt")
         if labels is None:
             raise DataError(f"{self.place.path} has no {Path(self.raw, 'Y.txt')}", "the labels, one per line")
-        train, test = (self._part(side, labels) for side in ("trn", "tst"))
-        if train is None and test is None:
-            raise DataError(
-                f"{self.place.path} has no {Path(self.raw, 'trn_X.txt')}", "the training instances, one per line"
+        parts = {
+            side: instance_part(texts, self.place.find(f"{short}_X_Y.txt"), _read_pairs, labels)
+            for side, short in SHORT_NAMES.items()
+            if (texts := self.place.find(f"{self.raw}/{short}_X.txt"))
+        }
+        if not parts:
+            missing = Path(self.raw, "trn_X.txt")
+            raise DataError(f"{self.place.path} has no {missing}", "the training instances, one per line")
+        notes = [
+            f"{what}: {', '.join(path.name for path in found)}"
+            for what, names in (
+                ("bags of words are not read, methods get the raw text", _FEATURES),
+                ("the validation set is not used", ("val_X_Y", f"{self.raw}/val_X")),
             )
-        return Holding(label_part(labels), train, test, **self.filters(), notes=self._unused())
-
-    def _part(self, side: str, labels: Path) -> Part | None:
-        texts = self.place.find(f"{self.raw}/{side}_X.txt")
-        return instance_part(texts, self.place.find(f"{side}_X_Y.txt"), _pairs, labels) if texts else None
-
-    def _unused(self) -> tuple[str, ...]:
-        bags = [path.name for name in _FEATURES if (path := self.place.find(f"{name}.txt"))]
-        rest = [path.name for name in ("val_X_Y", f"{self.raw}/val_X") if (path := self.place.find(f"{name}.txt"))]
-        found = [f"bags of words are not read, methods get the raw text: {', '.join(bags)}"] if bags else []
-        return (*found, *([f"the validation set is not used: {', '.join(rest)}"] if rest else []))
+            if (found := [path for name in names if (path := self.place.find(f"{name}.txt"))])
+        ]
+        return Holding(label_part(labels), parts.get("train"), parts.get("test"), tuple(notes))
 
     @classmethod
-    def write(cls, dataset: Dataset, folder: Path, flatten: bool) -> None:
+    def write(cls, content: Content, folder: Path, flatten: bool) -> None:
         from xmcbench.data.xc_matrix import write_matrix
 
-        for side, texts, pairs in sides(dataset):
-            write_instance_lines(folder / cls.raw / f"{side}_X.txt", texts, flatten)
-            write_matrix(folder / f"{side}_X_Y.txt", pairs)
-        write_label_lines(folder / cls.raw / "Y.txt", dataset.labels, flatten)
+        for side, texts, pairs in content.sides():
+            write_instance_lines(folder / cls.raw / f"{SHORT_NAMES[side]}_X.txt", texts, flatten)
+            write_matrix(folder / f"{SHORT_NAMES[side]}_X_Y.txt", pairs)
+        write_label_lines(folder / cls.raw / "Y.txt", content.labels, flatten)
 
 
 class GZXML(XCLines):
@@ -71,8 +69,8 @@ class GZXML(XCLines):
     raw = "raw"
 
 
-def _pairs(path: Path) -> csr_matrix:
-    """A label matrix without the entries that are 0. All others are pairs, whatever their value."""
+def _read_pairs(path: Path) -> csr_matrix:
+    """Read a label matrix without the entries that are 0. All others are pairs, whatever their value."""
     from xmcbench.data.xc_matrix import read_matrix
 
     found = read_matrix(path)

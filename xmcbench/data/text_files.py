@@ -1,6 +1,7 @@
-"""Plain, gzip and xz files behind one binary stream, and gzip files whose bytes depend on their content only.
+"""Plain, gzip and xz files behind one binary stream, their lines as text, and gzip files of reproducible bytes.
 
-A few megabytes can unpack to any number of gigabytes, so what is read line by line is bounded, line by line and in all.
+A few megabytes can unpack to any number of gigabytes: lines are bounded one by one and in all. Text is UTF-8, without
+byte-order marks.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import gzip
 import hashlib
 import io
 import lzma
+import math
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -34,7 +37,7 @@ def suffix_of(path: Path) -> str:
 
 
 @contextmanager
-def open_source(path: Path) -> Iterator[BinaryIO]:
+def open_source(path: Path) -> Iterator[io.BufferedReader]:
     """The decompressed bytes of ``path``; its suffix (.gz, .xz) gives the compression.
 
     A gzip file without the suffix is read too: no text begins as one does. Raises DataError if the file is missing,
@@ -44,15 +47,13 @@ def open_source(path: Path) -> Iterator[BinaryIO]:
     refuse_lfs_pointer(path, DataError)
     try:
         raw = open_regular(path)
-    except Unreadable as error:
-        raise DataError(f"cannot read {path}: {error}") from None
-    except OSError as error:
-        reason = "no file at" if isinstance(error, FileNotFoundError) else "cannot read"
-        detail = "" if isinstance(error, FileNotFoundError) else f": {error.strerror}"
-        raise DataError(f"{reason} {path}{detail}") from None
+    except FileNotFoundError:
+        raise DataError(f"no file at {path}") from None
+    except (Unreadable, OSError) as error:
+        raise DataError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
     with raw:
         try:
-            yield cast(BinaryIO, io.BufferedReader(_decompressed(raw, path.suffix), _BUFFER))
+            yield io.BufferedReader(_decompress(raw, path.suffix), _BUFFER)
         except Unreadable as error:
             raise DataError(f"cannot read {path}: {error}") from None
         except EOFError:
@@ -63,7 +64,7 @@ def open_source(path: Path) -> Iterator[BinaryIO]:
             raise DataError(f"{path} is damaged or not a {kind} file: {error}", f"download it again{named}") from None
 
 
-def _decompressed(raw: io.BufferedReader, suffix: str) -> io.RawIOBase:
+def _decompress(raw: io.BufferedReader, suffix: str) -> io.RawIOBase:
     if suffix == ".xz":
         return cast(io.RawIOBase, lzma.LZMAFile(raw))
     is_packed = suffix == ".gz" or raw.peek(2).startswith(_GZIP)
@@ -84,31 +85,11 @@ def lines(stream: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
-def whole(stream: BinaryIO, limit: int, what: str = "it") -> bytes:
-    """All bytes of a stream of ``open_source``. Raises Unreadable for more than ``limit``."""
+def read_all(stream: BinaryIO, limit: int, what: str = "it") -> bytes:
+    """Return all bytes of a stream of ``open_source``. Raises Unreadable for more than ``limit``."""
     content = stream.read(raised(limit) + 1)
     check_size(len(content), limit, what)
     return content
-
-
-def whole_lines(stream: BinaryIO, size: int) -> Iterator[bytes]:
-    """The lines of a stream of ``open_source`` in blocks of about ``size`` bytes, each ended by a newline.
-
-    Raises Unreadable as ``lines`` does.
-    """
-    rest, total, ended = b"", 0, 0
-    while chunk := stream.read(size):
-        total += len(chunk)
-        check_size(total, STREAM, "what it unpacks to")
-        head, newline, tail = (rest + chunk).rpartition(b"\n")
-        if newline:
-            ended += head.count(b"\n") + 1
-            yield head + newline
-        if len(tail) > LINE + size:
-            check_size(len(tail), LINE + size, f"line {ended + 1}")
-        rest = tail
-    if rest:
-        yield rest + b"\n"
 
 
 @contextmanager
@@ -131,8 +112,64 @@ def find_source(folder: Path, *names: str) -> Path | None:
 
 def sha256_unpacked(path: Path) -> str:
     """SHA-256 (hex) of a file's content without its compression."""
-    digest = hashlib.sha256()
     with open_source(path) as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def at(path: Path, line: int, what: str, hint: str = "") -> DataError:
+    """The error of a broken line: file and 1-based line number first."""
+    return DataError(f"{path}, line {line}: {what}", hint)
+
+
+def lone_return(path: Path, line: int) -> DataError:
+    """The error of a line with a carriage return that no line feed follows: programs differ in where the line ends."""
+    return at(path, line, "has a line end of CR alone", "convert the line ends to LF, for example with tr '\\r' '\\n'")
+
+
+def strip_marks(start: bytes, once: bool = False) -> bytes:
+    """Return the beginning of a file without byte-order marks: a program may have put one before that of another."""
+    stripped = start.removeprefix(BOM_UTF8)
+    return stripped if once or stripped == start else strip_marks(stripped)
+
+
+def number_lines(path: Path, keep_mark: bool = False) -> Iterator[tuple[int, str]]:
+    """(number, line with its end) of a text file. Raises DataError with file and line for other bytes than UTF-8.
+
+    keep_mark: the first line is a text, which may begin with a mark of its own; only one before it is removed.
+    """
+    with open_source(path) as stream:
+        for number, line in enumerate(lines(stream), 1):
+            try:
+                text = (line if number > 1 else strip_marks(line, once=keep_mark)).decode()
+            except UnicodeDecodeError:
+                raise at(path, number, "is not UTF-8", "convert the file, for example with iconv") from None
+            yield number, text
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """(number, line without its end, LF or CRLF) of a text file.
+
+    Raises DataError with file and line for other bytes than UTF-8, and for a carriage return within a line.
+    """
+    for number, line in number_lines(path):
+        text = line.rstrip("\r\n")
+        if "\r" in text:
+            raise lone_return(path, number)
+        yield number, text
+
+
+def read_texts(path: Path) -> Iterator[str]:
+    """The lines of a file with one text per line, whose number another file confirms.
+
+    Any character but the line end is part of a text. Raises DataError with file and line for other bytes than UTF-8.
+    """
+    return (line.removesuffix("\n").removesuffix("\r") for _, line in number_lines(path, keep_mark=True))
+
+
+def parse_finite(text: str) -> float | None:
+    """Return the finite number that a text is; None for any other text."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,46 +1,34 @@
-"""Fetching the package indices of a Debian release with the machine's apt: its sources, mirrors and keys.
+"""Fetch the package indices of a Debian release with the machine's apt: its sources, mirrors and keys.
 
-apt checks the signature of the release and the sums of the indices. It works in a temporary folder: the
-machine's package lists are not touched, and no privileges are needed.
+apt checks the signature of the release and the sums of the indices. It works in a temporary folder: the machine's
+package lists are not touched, and no privileges are needed.
 """
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from xmcbench.data.card import Recipe
-from xmcbench.data.recipes.debian_packages.index import indices
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.temporary import scratch
 
-#: apt's names of the indices of a release, in the order of ``indices``.
+#: apt's names of the two indices of a release.
 _CREATED_BY = ("Packages", "Translations")
-
 _FORMAT = "$(CREATED_BY)\t$(ORIGIN)\t$(CODENAME)\t$(COMPONENT)\t$(FILENAME)\t$(REPO_URI)"
 
 _HELPER = Path("/usr/lib/apt/apt-helper")
+#: The keys of all releases, from the package debian-archive-keyring.
+_KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 _HINT = "give a folder with the indices from the archive: --indices FOLDER"
 
 
-#: The keys of all releases, from the package debian-archive-keyring.
-_KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-
-
-@dataclass(frozen=True)
-class _Index:
-    """An index that apt holds: its file, and the archive that it is from."""
-
-    path: str
-    archive: str
-
-
-def fetch_indices(recipe: Recipe, out: Path) -> list[Path]:
-    """Fetch ``Packages`` and the translation of the recipe's releases into ``out``, unpacked; returns their paths.
+def fetch_indices(recipe: Recipe, paths: Sequence[Path]) -> None:
+    """Fetch ``Packages`` and the translation of each of the recipe's releases, unpacked, into these files.
 
     A next release that the machine's sources do not have is taken from the archive that has the first one. Raises
     DataError if there is no apt, or if there is no such release.
@@ -49,55 +37,44 @@ def fetch_indices(recipe: Recipe, out: Path) -> list[Path]:
         raise DataError("the indices are fetched with apt-get, which this machine does not have", _HINT)
     with scratch() as folder:
         options = _options(folder / "machine", recipe)
-        found = _found(options, recipe, recipe.release)
-        contents = [_content(options, each.path) for each in found]
+        contents, archive = _read(options, recipe, recipe.release)
         if recipe.next_release:
-            options += _source(folder, found[0].archive, recipe.next_release, recipe.component)
-            contents += [_content(options, each.path) for each in _found(options, recipe, recipe.next_release)]
-    paths = [out / name for name in indices(recipe)]
+            # A list with one source only: a release of the archive.
+            keys = f"[signed-by={_KEYS}] " if _KEYS.exists() else ""
+            sources = folder / "sources.list"
+            sources.write_text(f"deb {keys}{archive} {recipe.next_release} {recipe.component}\n")
+            options += ["-o", f"Dir::Etc::sourcelist={sources}", "-o", "Dir::Etc::sourceparts=/dev/null"]
+            contents += _read(options, recipe, recipe.next_release)[0]
     for path, content in zip(paths, contents, strict=True):
         with atomic_file(path) as stream:
             stream.write(content)
-    return paths
 
 
-def _found(options: list[str], recipe: Recipe, release: str) -> list[_Index]:
-    """The indices of a release, in the order of ``indices``, after an update."""
+def _read(options: list[str], recipe: Recipe, release: str) -> tuple[list[bytes], str]:
+    """Read the two indices of a release after an update; also returns the archive that they are from."""
     update = _run(["apt-get", *options, "-q", "update"])
-    found = {}
+    paths, archive = {}, ""
     for line in _run(["apt-get", *options, "indextargets", "--format", _FORMAT]).stdout.decode().splitlines():
-        created_by, origin, codename, component, path, archive = line.split("\t")
+        created_by, origin, codename, component, path, uri = line.split("\t")
         if (origin, codename, component) == ("Debian", release, recipe.component):
-            found[created_by] = _Index(path, archive)
-    if any(kind not in found for kind in _CREATED_BY):
+            paths[created_by], archive = path, uri
+    if any(kind not in paths for kind in _CREATED_BY):
         reason = update.stderr.decode(errors="replace").strip().splitlines()
         detail = f": {reason[-1]}" if update.returncode and reason else ""
         raise DataError(f"apt's sources do not have Debian {release} {recipe.component}{detail}", _HINT)
-    return [found[kind] for kind in _CREATED_BY]
-
-
-def _content(options: list[str], path: str) -> bytes:
     # The helper unpacks any compression that apt uses.
-    content = _run([str(_HELPER), *options, "cat-file", path])
-    if content.returncode:
-        raise DataError(f"apt cannot read its own {Path(path).name}", _HINT)
-    return content.stdout
-
-
-def _source(folder: Path, archive: str, release: str, component: str) -> list[str]:
-    """Options by which apt has one source only: a release of an archive."""
-    keys = f"[signed-by={_KEYS}] " if _KEYS.exists() else ""
-    file = folder / "sources.list"
-    file.write_text(f"deb {keys}{archive} {release} {component}\n")
-    return ["-o", f"Dir::Etc::sourcelist={file}", "-o", "Dir::Etc::sourceparts=/dev/null"]
+    found = [_run([str(_HELPER), *options, "cat-file", paths[kind]]) for kind in _CREATED_BY]
+    if any(content.returncode for content in found):
+        raise DataError(f"apt cannot read its own indices of {release}", _HINT)
+    return [content.stdout for content in found], archive
 
 
 def _options(folder: Path, recipe: Recipe) -> list[str]:
-    """Options by which apt works in a folder of its own."""
+    """Options by which apt works in a folder."""
     for name in ("lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True)
-    for each in (folder, folder.parent):
-        each.chmod(0o755)  # apt downloads as another user, who must have access
+    for path in (folder, folder.parent):
+        path.chmod(0o755)  # apt downloads as another user, who must have access
     settings = {
         "Dir::State::lists": folder / "lists",
         "Dir::Cache": folder / "cache",

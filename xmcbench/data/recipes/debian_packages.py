@@ -1,0 +1,226 @@
+"""Package indices of Debian releases as a dataset: from a package's text to related packages.
+
+    instance   a package that suggests, recommends or enhances another one of the release; or, as the recipe says, one
+               that is related to others by other fields, such as Depends
+    label      a package named there; title "name - synopsis" for both, as ``apt-cache search`` prints it
+    content    the long description, in one line
+    pair       package -> named package, other than itself
+
+70% of the instances are for training, 30% for testing: the SHA-256 of the name decides, so that a package stays on
+its side from release to release. Instances and labels are ordered by name; uids are the names. In another language
+than English, instances and labels are the packages whose description is translated.
+
+With a next release, the dataset is generalized zero-shot, with labels that are packages new in that release:
+
+    training   the training instances of the first release, with the packages that they name there
+    test       packages of the next release that name a package that is new in it, and are not training instances;
+               with the new packages and those seen in training that they name
+    label      a package that a training instance names, as the first release describes it; or a new package that a
+               test instance names, as the next one does
+
+So a label is either seen, by at least one training pair, or it is new, and no text of the training instances could name
+it: the views ``seen`` and ``unseen`` of a run with all pairs tell the two apart.
+
+Formats: deb-control(5) for the stanzas, the wiki page DebianRepository/Format for ``Packages`` and ``Translation-en``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from xmcbench.data.card import Recipe
+from xmcbench.data.recipes.apt import fetch_indices
+from xmcbench.data.sources.xc_raw import write_instances, write_labels
+from xmcbench.data.text_files import at, number_lines
+from xmcbench.errors import DataError
+
+#: Fields that name related packages, where a recipe does not say others.
+RELATIONS = ("Suggests", "Recommends", "Enhances")
+
+#: Share of training instances.
+_TRAIN_SHARE = 0.7
+
+#: A version, an architecture or a build profile, behind a name in a relation.
+_QUALIFIER = re.compile(r"[\s(:\[<].*", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package: its title and content as text, and the names of the packages that it is related to."""
+
+    name: str
+    title: str
+    content: str
+    related: frozenset[str]
+
+
+#: An instance and the names of its labels.
+_Instance = tuple[Package, Sequence[str]]
+
+
+def indices(recipe: Recipe) -> tuple[str, ...]:
+    """The names of the two indices of each release."""
+    names = "Packages", f"Translation-{recipe.language or 'en'}"
+    return (*names, *(f"{recipe.next_release}-{name}" for name in names)) if recipe.next_release else names
+
+
+def fetch(recipe: Recipe, out: Path) -> list[Path]:
+    """Fetch the indices with apt. Raises DataError."""
+    paths = [out / name for name in indices(recipe)]
+    fetch_indices(recipe, paths)
+    return paths
+
+
+def write(recipe: Recipe, files: Sequence[Path], out: Path) -> None:
+    """Write the dataset in the XC raw layout. files: in the order of ``indices``. Raises DataError."""
+    releases = [
+        read_packages(packages, translations, recipe.relations or RELATIONS, recipe.language or "en")
+        for packages, translations in zip(files[::2], files[1::2], strict=True)
+    ]
+    before, after = releases[0], releases[-1]
+    instances = _instances(before, before.keys())
+    training = [instance for instance in instances if is_training(instance[0].name)]
+    testing = [instance for instance in instances if not is_training(instance[0].name)]
+    if not (training if recipe.next_release else instances):
+        raise DataError("no package of the index refers to another one", "is this the index of a whole release?")
+    if recipe.next_release:
+        new = after.keys() - before.keys()
+        seen, trained = _labels(training), {package.name for package, _ in training}
+        others = {name: package for name, package in after.items() if name not in trained and package.related & new}
+        testing = _instances(others, seen | new)
+        if not testing:
+            raise DataError("no package of the next release refers to a new one", "are the two indices of one release?")
+    _write({**after, **before}, training, testing, out)
+
+
+def _instances(packages: Mapping[str, Package], labels: Set[str]) -> list[_Instance]:
+    """The packages that are related to labels, each with these, by name."""
+    found = ((package, sorted(package.related & labels)) for _, package in sorted(packages.items()))
+    return [(package, names) for package, names in found if names]
+
+
+def _labels(instances: Sequence[_Instance]) -> set[str]:
+    return {name for _, names in instances for name in names}
+
+
+def read_packages(
+    packages: Path, translations: Path, relations: Sequence[str] = RELATIONS, language: str = "en"
+) -> dict[str, Package]:
+    """Read all packages of an index by name; of several versions, the highest.
+
+    relations: the fields that name related packages. language: of the translations; in another one than English,
+    packages without a translation are left out. Raises DataError with file and line for a stanza that is not one, and
+    for an index without packages.
+    """
+    descriptions = {
+        _description_key(stanza): stanza.get(f"Description-{language}", "") for _, stanza in _stanzas(translations)
+    }
+    newest: dict[str, dict[str, str]] = {}
+    for line, stanza in _stanzas(packages):
+        if not stanza.get("Package") or not stanza.get("Version"):
+            raise at(packages, line, "a stanza without Package or Version", "is this a Packages index?")
+        other = newest.get(stanza["Package"])
+        if other is None or version_key(stanza["Version"]) > version_key(other["Version"]):
+            newest[stanza["Package"]] = stanza
+    if not newest:
+        raise DataError(f"{packages} lists no package", "is this a Packages index?")
+    return {
+        name: _package(stanza, descriptions, relations)
+        for name, stanza in newest.items()
+        if language == "en" or descriptions.get(_description_key(stanza))
+    }
+
+
+def _description_key(stanza: Mapping[str, str]) -> tuple[str, str]:
+    return stanza.get("Package", ""), stanza.get("Description-md5", "")
+
+
+def _package(stanza: dict[str, str], descriptions: dict[tuple[str, str], str], relations: Sequence[str]) -> Package:
+    name = stanza["Package"]
+    # Old indices hold the long description themselves.
+    description = descriptions.get(_description_key(stanza), stanza.get("Description", ""))
+    synopsis, _, long = description.partition("\n")
+    related = {
+        _QUALIFIER.sub("", alternative.strip())
+        for relation in relations
+        for alternative in re.split(r"[,|]", stanza.get(relation, ""))
+    }
+    title = f"{name} - {_one_line(synopsis)}" if synopsis.strip() else name
+    # In a description, a line with only a dot is an empty line.
+    content = " ".join(line for line in long.split("\n") if line.strip() != ".")
+    return Package(name, title, _one_line(content), frozenset(related - {"", name}))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _stanzas(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """The stanzas of a control file with the number of their first line; a folded field keeps its line breaks."""
+    stanza: dict[str, str] = {}
+    field, start = "", 1
+    for number, raw in number_lines(path):
+        line = raw.rstrip("\n")
+        if not line.strip():
+            if stanza:
+                yield start, stanza
+            stanza, field, start = {}, "", number + 1
+        elif line[0] in " \t":
+            if not field:
+                raise at(path, number, "is a continuation line without a field", "is this a Debian index?")
+            stanza[field] += f"\n{line}"
+        else:
+            field, colon, value = line.partition(":")
+            if not colon:
+                raise at(path, number, f"{line[:40]!r} is not a field", "is this a Debian index?")
+            stanza[field] = value.strip()
+    if stanza:
+        yield start, stanza
+
+
+def version_key(version: str) -> tuple[int, tuple[object, ...], tuple[object, ...]]:
+    """A key that orders version numbers as dpkg does (deb-version(7)): epoch, upstream version, revision."""
+    epoch, colon, rest = version.partition(":")
+    if not colon or not epoch.isdigit():
+        epoch, rest = "0", version
+    upstream, _, revision = rest.rpartition("-") if "-" in rest else (rest, "", "")
+    return int(epoch), _part_key(upstream), _part_key(revision)
+
+
+def _part_key(text: str) -> tuple[object, ...]:
+    key: list[object] = []
+    for letters, digits in re.findall(r"([^0-9]*)([0-9]*)", text):
+        # `~` sorts before the end, letters before all other signs; the end is 0.
+        weights = [-1 if sign == "~" else ord(sign) + (0 if sign.isalpha() else 256) for sign in letters]
+        key += [(*weights, 0), int(digits or 0)]
+    return tuple(key)
+
+
+def is_training(name: str) -> bool:
+    """Tell whether the instance of this name is a training instance: its SHA-256 is in the first 70%."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") < _TRAIN_SHARE * 2**64
+
+
+def _write(
+    packages: Mapping[str, Package], training: Sequence[_Instance], testing: Sequence[_Instance], out: Path
+) -> None:
+    """Write instances and the labels that they name, with the pairs (package, itself) as filter files."""
+    from scipy.sparse import csr_matrix
+
+    from xmcbench.data.xc_matrix import write_filter
+
+    ids = {name: row for row, name in enumerate(sorted(_labels([*training, *testing])))}
+    write_labels(out / "lbl.json.gz", ((name, packages[name].title) for name in ids))
+    for short, side, instances in (("trn", "train", training), ("tst", "test", testing)):
+        rows = ((one.name, one.title, one.content, [ids[name] for name in names]) for one, names in instances)
+        write_instances(out / f"{short}.json.gz", rows)
+        own = np.array([ids.get(package.name, -1) for package, _ in instances])
+        (is_label,) = np.nonzero(own >= 0)
+        pairs = (np.ones(len(is_label)), (is_label, own[is_label]))
+        write_filter(out / f"filter_labels_{side}.txt", csr_matrix(pairs, shape=(len(instances), len(ids))))

@@ -1,0 +1,81 @@
+"""Columns of labels that hold something else: vectors of zeros and ones, or lists with another separator.
+
+One cell can be either: only the whole column tells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from xmcbench.data.sources.records import Record
+
+#: The least number of cells with a comma, and none with the separator, that a note is about.
+_COMMAS = 10
+
+#: A cell of text that is a vector: with something between its digits, or bare, which could be the code of a label.
+_DIVIDED, _BARE = re.compile(r"[01](?:[\s,|/]+[01])+"), re.compile(r"[01]{3,}")
+
+
+class LabelColumn:
+    """The cells of a column of labels, counted while they are read.
+
+    has_table: the labels are the uids of a table, so that a bare row of digits is one of them.
+    """
+
+    def __init__(self, name: str, separator: str, has_table: bool) -> None:
+        self._name, self._separator, self._has_table = name, separator, has_table
+        self._texts = self._divided = self._commas = 0
+        self._first: Record | None = None
+        self._digits = ""
+        self._is_vector, self._is_certain = True, False
+
+    def add(self, record: Record) -> None:
+        """Count a cell. One without values is no sign of vectors, nor is one that is no text, or a JSON list, of a
+        separator."""
+        cell = record.cells.get(self._name)
+        if isinstance(cell, str) and cell.strip() and not cell.lstrip().startswith("["):
+            self._texts += 1
+            self._divided += self._separator in cell
+            self._commas += "," in cell
+        values = record.values(self._name, self._separator)
+        if self._is_vector and values:
+            self._add_vector(record, values)
+
+    def _add_vector(self, record: Record, values: Sequence[object]) -> None:
+        text = values[0] if len(values) == 1 and isinstance(values[0], str) else ""
+        is_bare = not self._has_table and _BARE.fullmatch(text) is not None
+        digits = text if is_bare else _digits(values)
+        if self._first is None:
+            self._first, self._digits = record, digits
+        self._is_vector = len(digits) > 1 and len(digits) == len(self._digits)
+        if is_bare:  # a number does not begin with a zero
+            self._is_certain |= digits.startswith("0")
+        else:  # labels are neither repeated nor in another order
+            self._is_certain |= len({*digits}) < len(digits) or digits != self._digits
+
+    def check(self) -> None:
+        """Raise DataError where all cells are vectors of zeros and ones, of one length."""
+        if self._first is not None and self._is_vector and self._is_certain:
+            cell = str(self._first.cells[self._name])[:40]
+            what = f"a vector of {len(self._digits)} zeros and ones as in every row, not the labels"
+            hint = "labels that are such codes need a table labels.csv with uid and title"
+            hint = f"give every row the labels at its ones; {hint}"
+            raise self._first.error(f"{self._name} is {cell!r}, {what}", hint)
+
+    def note(self, file: str) -> list[str]:
+        """A note where commas seem to separate the labels, and the separator does not."""
+        if self._divided or self._commas < max(_COMMAS, self._texts / 2):
+            return []
+        return [
+            f"no cell of {self._name} in {file} has the separator {self._separator!r}, and {self._commas:,} of "
+            f"{self._texts:,} have a comma; where commas separate labels, add ?separator=, to the place"
+        ]
+
+
+def _digits(values: Sequence[object]) -> str:
+    """The zeros and ones that a cell consists of; empty where there is anything else in it."""
+    if len(values) == 1 and isinstance(values[0], str) and _DIVIDED.fullmatch(values[0]):
+        return re.sub("[^01]", "", values[0])
+    digits = [str(value) for value in values]
+    return "".join(digits) if {*digits} <= {"0", "1"} else ""
