@@ -21,7 +21,8 @@ from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.pages import pages
 from xmcbench.output.escaping import skeleton, terminal
 from xmcbench.plugins.registry import Registry
-from xmcbench.records import Record, Store, read_record
+from xmcbench.records import Record, Store
+from xmcbench.records.packing import pack
 from xmcbench.runner.audit import audit
 from xmcbench.runner.scorer import Scorer
 from xmcbench.storage.atomic import copy
@@ -80,9 +81,10 @@ def examine(
     registered = {entry.name for entry in registry if entry.description}
     for root in roots:
         sent = Store(root)
-        for path in sent.record_files():
+        for path, record in sent.entries():
             try:
-                record = read_record(path)
+                if isinstance(record, StorageError):
+                    raise record
                 if not record.ok:
                     found.unfinished[path] = f"{record.status}: {record.reason}"
                     continue
@@ -116,21 +118,21 @@ def examine(
     return found
 
 
-def add(accepted: Sequence[Candidate], board: Store, scorer: Scorer) -> Iterator[Path]:
-    """Copy records with their predictions to the board, and write their ranks there; gives the place of each.
+def add(accepted: Sequence[Candidate], board: Store, scorer: Scorer) -> None:
+    """Copy records with their predictions to the board, and write their ranks there; then pack records and ranks.
 
-    Raises StorageError where something cannot be written, and for a cell that a run has there.
+    Raises StorageError where something cannot be written, and for a cell that a run holds there.
     """
-    for each in accepted:
-        record, cell = each.record, each.record.cell
+    for candidate in accepted:
+        record, cell = candidate.record, candidate.record.cell
         assert record.predictions is not None
         with board.claim(cell) as claim, board.staging() as staged:
             if not claim.held:
-                raise StorageError(f"{board.record_path(cell)}: a run has this cell", "wait until it has ended")
-            copy(each.sent.predictions_path(cell), staged.predictions_path(cell))
-            scorer.score(cell, staged.root, each.source, record.predictions.depth)  # writes the ranks
+                raise StorageError(f"{board.place(cell)}: a run holds this cell", "wait until it has ended")
+            copy(candidate.sent.predictions_path(cell), staged.predictions_path(cell))
+            scorer.score(cell, staged.root, candidate.source, record.predictions.depth)  # writes the ranks
             board.write(record, staged)
-        yield board.record_path(cell)
+    pack(board)
 
 
 def _titles(registry: Registry, records: Iterable[Record]) -> dict[str, str]:
@@ -186,7 +188,7 @@ def _skeleton_of_title(title: str) -> str:
 def _check_free(record: Record, board: Store, force: bool) -> None:
     here = board.sound(record.cell)
     if here is not None and here.finished and here != record and not force:
-        place = board.record_path(record.cell)
+        place = board.place(record.cell)
         raise StorageError(
             f"{place} already holds another record of this cell, from {here.measured.started}", "--force replaces it"
         )

@@ -41,6 +41,6 @@ def _runs(folder: Path, source: str) -> Path:
     """The folder, or the only one in it, that holds records. Raises UsageError."""
     inside = [each for each in sorted(folder.iterdir()) if each.is_dir()] if folder.is_dir() else []
     for each in (folder, *(inside if len(inside) == 1 else [])):
-        if (each / "records").is_dir() and any((each / "records").rglob("*.json")):
+        if (each / "records").is_dir() and any((each / "records").rglob("*.json*")):
             return each
     raise UsageError(f"there are no records in {source}", "a runs folder is what `xmcbench run --runs` wrote")
