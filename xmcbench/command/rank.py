@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Rank and print."""
     from xmcbench.command import report
     from xmcbench.errors import UnknownName
-    from xmcbench.leaderboard import diagram, markup, overall
+    from xmcbench.leaderboard import markup, overall
     from xmcbench.leaderboard.consistency import latest
     from xmcbench.metrics import METRICS
     from xmcbench.records import Store
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     ranked = [each for each in records if each.cell.dataset in made.datasets and each.cell.setting.kind in kinds]
     report.note_unknown(ranked, standing)
     if arguments.svg:
-        write_text(arguments.svg, diagram.draw(made))
+        write_text(arguments.svg, overall.chart(made).draw())
     if arguments.json:
         print(json.dumps(overall.as_json(made), indent=1))
     else:

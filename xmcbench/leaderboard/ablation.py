@@ -11,9 +11,9 @@ from operator import attrgetter
 
 from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
-from xmcbench.leaderboard.losses import loss_curves, slug
+from xmcbench.leaderboard.losses import loss_charts
 from xmcbench.leaderboard.published import MAIN, Ablation, Source
-from xmcbench.leaderboard.rows import apart, by_setting, grouped, rows, shared_name
+from xmcbench.leaderboard.rows import apart, by_setting, grouped, rows, shared_name, slug
 from xmcbench.leaderboard.tables import ablation_table, text_table, without_switches
 from xmcbench.records import Record, Standing
 from xmcbench.storage.canonical import sha256_json
@@ -105,9 +105,9 @@ def _measured(group: tuple[str, str, Records], ablation: Ablation, standing: Sta
     if any(row.figures for row in made):
         caption = captions.measured_ablation(name, records, filter_name, ablation) + left_out
         yield ablation_table(made, ablation.switches, lambda row: index(row.parameters, ablation), stem, caption)
-    drawn = loss_curves(records, f"ablation-{stem}", lambda record: _label(record.cell.parameters, ablation))
-    if drawn:
-        yield Figures(drawn)
+    drawn = loss_charts(records, f"ablation-{stem}", lambda record: _label(record.cell.parameters, ablation))
+    if first := next(drawn, None):
+        yield Figures((first,))
     yield from without_a_result(made)
 
 

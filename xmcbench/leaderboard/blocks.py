@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from xmcbench.leaderboard.plot import Figure
+from xmcbench.leaderboard.canvas import Chart
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.rows import Row
 from xmcbench.leaderboard.tables import Table
 from xmcbench.output.escaping import markdown, markdown_line
+
+#: Charts of a page at most.
+CHARTS = 4
 
 
 @dataclass(frozen=True)
@@ -23,9 +26,14 @@ class Heading:
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures side by side."""
+    """Charts side by side."""
 
-    figures: tuple[Figure, ...]
+    charts: tuple[Chart, ...]
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes of the charts, each once."""
+        return [*dict.fromkeys(note for chart in self.charts for note in chart.notes)]
 
 
 #: A block is a heading, a paragraph in Markdown, a table or a row of figures. Only a paragraph has markup of its own:
@@ -40,6 +48,19 @@ class Page:
     name: str
     title: str
     blocks: tuple[Block, ...]
+
+
+def with_few_charts(page: Page) -> Page:
+    """The page with its first charts only."""
+    blocks, room = [], CHARTS
+    for block in page.blocks:
+        if isinstance(block, Figures):
+            block = Figures(block.charts[:room])  # noqa: PLW2901 - the block that is kept
+            room -= len(block.charts)
+            if not block.charts:
+                continue
+        blocks.append(block)
+    return replace(page, blocks=tuple(blocks))
 
 
 def citations(printed: Sequence[Source], cited: Callable[[Source], object]) -> list[Block]:

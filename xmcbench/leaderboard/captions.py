@@ -65,27 +65,11 @@ methods perform alike. Methods that a bar joins differ by less than the critical
 large when there are few datasets. Both tests assume independent datasets, and datasets drawn from one another are not
 independent. `xmcbench rank` does the same for any datasets and metrics."""
 
-CURVE = (
-    "Bands reach from the lowest seed to the highest. A method that ignores pairs has one result for all shares, so "
-    "its line is flat."
-)
-
-BUDGET = (
-    "Rows that differ only in how long they train without pairs, by the number of texts that the training embeds with "
-    "their gradients. Bands reach from the lowest seed to the highest."
-)
-
-TRADEOFF = (
-    "A row is on the Pareto front of a cost if no other row of the drawing is better at the same cost or less, or as "
-    "good at a lower cost. The front compares means and ignores their intervals. Times on other classes of machine "
-    "have drawings of their own."
-)
-
-TRAINING = (
-    "Losses of the trained rows of the zero-shot setting, from their records. Bands reach from the lowest seed to the "
-    "highest; rows that share a training share a line. Losses of different methods are not comparable: each has its "
-    "own task, batch and temperature."
-)
+CHARTS = """\
+A chart has one row per method, the one with the most results here, and at most the best eight methods; the tables have
+all rows. Bands reach from the lowest seed to the highest. A method that ignores pairs has one result for all shares, so
+its line is flat. A row is on the Pareto front if no other row of the chart is better in the same time or less, or as
+good in less; the front compares means and ignores their intervals. `--format csv` writes the points."""
 
 _GROUPS = {
     "seen": "labels with a known pair",

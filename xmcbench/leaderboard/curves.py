@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeVar
 
-from xmcbench.leaderboard.plot import Marked, WithMarkedLines
+from xmcbench.leaderboard.canvas import DAGGER
 from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import protocol
@@ -32,7 +32,7 @@ class CoveragePoint:
 
 
 @dataclass(frozen=True)
-class CoverageLine(Marked):
+class CoverageLine:
     """One row's points by ratio. A flat line belongs to a method that never looks at pairs: it has one point, for all
     ratios, under the first of them. ``marks``: notes on the points, such as that some are stale."""
 
@@ -41,9 +41,14 @@ class CoverageLine(Marked):
     points: Mapping[float, CoveragePoint]
     marks: tuple[str, ...] = ()
 
+    @property
+    def label(self) -> str:
+        """The name, with a dagger if there are marks."""
+        return f"{self.name}{DAGGER}" if self.marks else self.name
+
 
 @dataclass(frozen=True)
-class Curve(WithMarkedLines):
+class Curve:
     """The lines of one metric on one dataset. ``missing``: expected points without a result, one line each."""
 
     dataset: str
@@ -60,14 +65,13 @@ class Curve(WithMarkedLines):
         return f"{self.dataset.lower()}-{self.by}-{self.metric.lower().replace('@', '')}"
 
     @property
-    def title(self) -> str:
-        """The title of the drawing."""
-        return f"{self.metric} on {self.dataset} by {self.by}"
-
-    @property
-    def short(self) -> str:
-        """A short title for a row of drawings."""
-        return self.metric
+    def marks(self) -> dict[str, list[str]]:
+        """Note -> the names of the lines that it is about."""
+        found: dict[str, list[str]] = {}
+        for line in self.lines:
+            for mark in line.marks:
+                found.setdefault(mark, []).append(line.name)
+        return found
 
 
 def curve(

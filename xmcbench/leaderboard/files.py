@@ -10,9 +10,10 @@ from typing import Literal
 from urllib.parse import quote
 
 from xmcbench.errors import StorageError, UsageError
-from xmcbench.leaderboard import figure, markup, site
+from xmcbench.leaderboard import charts, markup, site
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
-from xmcbench.leaderboard.plot import Figure
+from xmcbench.leaderboard.canvas import Chart
+from xmcbench.leaderboard.curves import Curve
 from xmcbench.leaderboard.published import Source, sources
 from xmcbench.leaderboard.tables import Table
 from xmcbench.output import escaping
@@ -33,14 +34,13 @@ _MARKS = {
     ".json": (1, ' "generated": "{}",'),
 }
 
-#: Suffix -> pattern of the generated files of a layout. The CSV beside a figure has the figure's name; a layout with
-#: nothing but CSV has tables.
+#: Suffix -> pattern of the generated files of a layout.
 _PLACES = {
     ".csv": ("*/*.csv",),
     ".md": ("*.md", f"{FIGURES}/*.svg"),
     ".json": ("*.json",),
     ".tex": ("*/*.tex",),
-    ".html": ("*.html", f"{FIGURES}/*.csv"),
+    ".html": ("*.html",),
 }
 
 
@@ -49,20 +49,20 @@ def files(
 ) -> dict[str, str]:
     """Path below the board -> content.
 
-    markdown: one file per page, an .svg and a .csv per figure. html: one file per page, which holds its drawings, and a
-    .csv per figure. latex and csv: one file per table. json: one file per page.
+    markdown: one file per page, an .svg per chart. html: one file per page, which holds its charts. latex: one file per
+    table. csv: one file per table, and one with the points of each chart. json: one file per page.
     """
     cited = tuple(sources() if published is None else published)
-    made = site.site(pages, cited, FIGURES) if layout == "html" else {}
+    made = site.site(pages, cited) if layout == "html" else {}
     drawn: dict[str, str] = {}
     for page in pages:
         tables = [block for block in page.blocks if isinstance(block, Table)]
-        figures = [each for block in page.blocks if isinstance(block, Figures) for each in block.figures]
+        figures = [chart for block in page.blocks if isinstance(block, Figures) for chart in block.charts]
         if layout == "markdown":
             made[f"{page.name}.md"] = _markdown(page, cited)
-            drawn |= {f"{FIGURES}/{name}": content for each in figures for name, content in drawing(each).items()}
-        elif layout == "html":
-            made |= {f"{FIGURES}/{each.stem}.csv": figure.as_csv(each) for each in figures}
+            drawn |= {f"{FIGURES}/{chart.stem}.svg": _svg(chart) for chart in figures}
+        elif layout == "csv":
+            made |= {f"{FIGURES}/{chart.stem}.csv": chart.points for chart in figures}
         elif layout == "json":
             made[f"{page.name.lower()}.json"] = _json(page, tables, cited)
         for table in tables:
@@ -75,10 +75,14 @@ def files(
     return {name: _marked(name, content) for name, content in made.items()} | drawn
 
 
-def drawing(made: Figure) -> dict[str, str]:
-    """The two files of a figure, its drawing and its points. They are those of a board, and replace each other."""
-    name = f"{made.stem}.svg"
-    return {name: _marked(name, figure.draw(made)), f"{made.stem}.csv": figure.as_csv(made)}
+def drawing(made: Curve) -> dict[str, str]:
+    """The two files of a coverage curve: its chart and its points."""
+    chart = charts.coverage(made)
+    return {f"{made.stem}.svg": _svg(chart), f"{made.stem}.csv": chart.points}
+
+
+def _svg(chart: Chart) -> str:
+    return _marked(f"{chart.stem}.svg", chart.draw())
 
 
 def _mark(name: str) -> tuple[int, str]:
@@ -193,11 +197,8 @@ def _block(block: Block, cited: tuple[Source, ...]) -> str:
 
 
 def _figures(block: Figures) -> str:
-    """The drawings, links to their points, and what they lack."""
-    drawn = [f"![{markdown(each.title)}]({FIGURES}/{quote(each.stem)}.svg)" for each in block.figures]
-    points = [f"[{markdown(each.short)}]({FIGURES}/{quote(each.stem)}.csv)" for each in block.figures]
-    parts = ["\n".join(drawn), f"Points: {', '.join(points)}."]
-    return "\n\n".join([*parts, *map(markdown, figure.notes(block.figures))])
+    drawn = [f"![{markdown(chart.title)}]({FIGURES}/{quote(chart.stem)}.svg)" for chart in block.charts]
+    return "\n\n".join(["\n".join(drawn), *map(markdown, block.notes)])
 
 
 def _json(page: Page, tables: Iterable[Table], cited: tuple[Source, ...]) -> str:

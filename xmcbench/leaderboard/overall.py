@@ -13,7 +13,8 @@ import numpy as np
 
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import captions, consistency
-from xmcbench.leaderboard.plot import Marked, WithoutNotes
+from xmcbench.leaderboard.canvas import DAGGER
+from xmcbench.leaderboard.points import Ranking, Spot
 from xmcbench.leaderboard.rows import borrowed_from, for_tuning, grouped, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import friedman, protocol
@@ -28,7 +29,7 @@ LIST = "overall.toml"
 
 
 @dataclass(frozen=True)
-class Placed(Marked):
+class Placed:
     """A method's place. rank: average over the datasets, 1 is best. ranks: those on each dataset, in their order.
     interval: the 95% interval of the average over datasets, None where they are too few. wins: share of comparisons
     won. values: dataset -> the metric, as a fraction, mean over seeds. marks: as of ``Row``."""
@@ -43,7 +44,7 @@ class Placed(Marked):
 
 
 @dataclass(frozen=True)
-class Overall(WithoutNotes):
+class Overall:
     """Methods ranked over datasets in one setting by one metric, the best average rank first.
 
     test: None where Friedman's test cannot be made. difference: Nemenyi's critical difference at the 5% level, None for
@@ -62,23 +63,6 @@ class Overall(WithoutNotes):
     def stem(self) -> str:
         """The name of its files."""
         return f"over-datasets-{self.setting.slug}-{self.metric.lower().replace('@', '')}"
-
-    @property
-    def title(self) -> str:
-        """The title of the drawing."""
-        return f"Average rank by {self.metric}, {self.setting.title}"
-
-    @property
-    def short(self) -> str:
-        """A short title for a row of drawings."""
-        return self.metric
-
-    @property
-    def groups(self) -> list[tuple[int, int]]:
-        """Methods that the critical difference does not tell apart: positions of the first and last of each group."""
-        if self.difference is None:
-            return []
-        return friedman.cliques(np.array([each.rank for each in self.methods]), self.difference)
 
 
 def read_list(board: Path) -> dict[str, tuple[str, ...]]:
@@ -215,6 +199,30 @@ def as_csv(made: Overall) -> str:
             how = [str(protocol.VERSION), " ".join(each.marks)]
             lines.append([made.setting.slug, made.metric, each.name, *figures, *on, *how])
     return escaping.csv_file(lines)
+
+
+def chart(made: Overall) -> Ranking:
+    """Average ranks, each with half the critical difference on both sides: overlapping ones are not told apart."""
+    half = (made.difference or 0.0) / 2
+    spots = [
+        Spot(
+            f"{method.name}{DAGGER}" if method.marks else method.name,
+            method.rank,
+            1.0,
+            method.rank - half,
+            method.rank + half,
+        )
+        for method in made.methods
+    ]
+    tied = f"Bars that overlap: not significantly different (critical difference {2 * half:.2f})" if half else ""
+    return Ranking(
+        stem=made.stem,
+        title=f"Average rank by {made.metric}, {made.setting.title}",
+        label="average rank, 1 is best",
+        spots=tuple(spots),
+        foot=tied or "no critical difference",
+        points=as_csv(made),
+    )
 
 
 def as_json(made: Overall) -> dict[str, object]:

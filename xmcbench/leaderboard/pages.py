@@ -8,11 +8,8 @@ from operator import attrgetter
 from urllib.parse import quote
 
 from xmcbench.errors import StorageError, UsageError
-from xmcbench.leaderboard import ablation, captions, claims, consistency, overall
-from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations
-from xmcbench.leaderboard.budgets import budget_curves
-from xmcbench.leaderboard.curves import curve
-from xmcbench.leaderboard.losses import loss_curves
+from xmcbench.leaderboard import ablation, captions, charts, claims, consistency, overall
+from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, with_few_charts
 from xmcbench.leaderboard.published import Source, sources
 from xmcbench.leaderboard.rows import by_setting, order
 from xmcbench.leaderboard.sections import Context, section
@@ -21,8 +18,6 @@ from xmcbench.output.escaping import markdown, markdown_line, terminal
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
 
-#: The metrics whose coverage curves are on a page, as in the paper's Figure 2.
-CURVES = ("P@5", "R@100")
 #: The page of rankings over datasets, and the metrics that it ranks by.
 OVERALL, RANKED_BY = "over-datasets", ("P@1", "R@100")
 
@@ -67,7 +62,7 @@ def pages(
     ranking = _overall_page(measured, standing, ranked or {})
     others = [each for each in (ranking, ablations, claimed) if each]
     board = [_index(datasets, printed, names, others), *made, *others]
-    return _with_remarks(board, told)
+    return _with_remarks([*map(with_few_charts, board)], told)
 
 
 def _check_names(names: Iterable[str]) -> None:
@@ -140,11 +135,9 @@ def _dataset_page(name: str, records: Sequence[Record], context: Context, remark
     blocks: list[Block] = [_statistics({name: records}, printed, [name])]
     filter_name = records[0].protocol.filter if records else "none"
     whole, partial = ablation.parted(records, printed)
-    for by in ("label", "pair"):
-        drawn = tuple(filter(None, (curve(whole, by, metric, filter_name, standing=standing) for metric in CURVES)))
-        if drawn:
-            blocks += [Heading(2, f"Coverage curves, by {by}"), captions.CURVE, Figures(drawn)]
     complete, ablated = by_setting(whole), by_setting(partial)
+    if drawn := charts.of_dataset(complete, filter_name, standing):
+        blocks += [Heading(2, "Charts"), captions.CHARTS, Figures(drawn)]
     others = {row.setting for source in printed for row in source.rows if row.dataset == name}
     for setting in sorted({*complete, *ablated, *others}, key=order):
         blocks.append(Heading(2, setting.title.capitalize(), setting.slug))
@@ -152,11 +145,6 @@ def _dataset_page(name: str, records: Sequence[Record], context: Context, remark
         blocks += section(context, name, setting, complete.get(setting, []), zero_shot, remark)
         if setting in ablated:
             blocks.append(captions.on_the_ablation({record.method.title for record in ablated[setting]}))
-    for setting, group in complete.items():
-        if budgets := budget_curves(group, filter_name, standing):
-            blocks += [Heading(2, f"Training budget, {setting.title}"), captions.BUDGET, Figures(budgets)]
-    if trained := loss_curves(complete.get(Setting("ez"), ()), f"{name.lower()}-training"):
-        blocks += [Heading(2, "Training"), captions.TRAINING, Figures(trained)]
     cited = citations(printed, lambda source: any(row.dataset == name for row in source.rows))
     return Page(name.lower(), name, (*blocks, *cited))
 
@@ -183,7 +171,7 @@ def _overall_page(
             continue  # one dataset, or no two methods on all
         blocks += [
             Heading(2, setting.title.capitalize(), setting.slug),
-            Figures(tuple(made)),
+            Figures((overall.chart(made[0]),)),
             *map(overall.table, made),
         ]
         if missing := overall.without_cells(made[0]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -135,6 +136,11 @@ def borrowed_from(zero_shot: Iterable[Record], inside: Sequence[Record]) -> list
         and each.method.supervision == "unused"
         and (each.cell.method, canonical_json(each.cell.parameters)) not in there
     ]
+
+
+def slug(text: str) -> str:
+    """The text as part of a file name."""
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower())[:40].strip("-.") or "x"
 
 
 def by_setting(records: Iterable[Record]) -> dict[Setting, list[Record]]:

@@ -7,12 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from xmcbench.leaderboard import captions, makeup
-from xmcbench.leaderboard.blocks import Block, Figures, Heading, without_a_result
-from xmcbench.leaderboard.groups import group_figure
+from xmcbench.leaderboard.blocks import Block, Heading, without_a_result
 from xmcbench.leaderboard.published import MAIN, Source
 from xmcbench.leaderboard.rows import Cost, Row, borrowed_from, rows
 from xmcbench.leaderboard.tables import SECOND, cost_table, group_table, metric_table
-from xmcbench.leaderboard.tradeoff import tradeoffs
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
 
@@ -74,8 +72,8 @@ def section(
         for groups in (("seen", "unseen"), ("head", "middle", "tail")):
             if setting.kind != "ez" or "unseen" not in groups:  # in the zero-shot setting every label is unseen
                 caption = captions.groups(dataset, setting, records, filter_name, groups)
-                found += _groups(made, groups, dataset, setting, filter_name, caption)
-        found += _costs(made, dataset, setting, filter_name)
+                found += _groups(made, groups, setting, caption)
+        found += _costs(made, dataset, setting)
         about = captions.makeup(dataset, setting)
         found += [
             Heading(3, "What the rows are made of"),
@@ -99,18 +97,12 @@ def _with_borrowed(own: Sequence[Row], borrowed: Sequence[Row]) -> list[Row]:
     return sorted([*own, *noted], key=lambda row: (-row.figures["P@1"].value if row.figures else 1.0, row.name))
 
 
-def _groups(
-    made: Sequence[Row], groups: Sequence[str], dataset: str, setting: Setting, filter_name: str, caption: str
-) -> list[Block]:
+def _groups(made: Sequence[Row], groups: Sequence[str], setting: Setting, caption: str) -> list[Block]:
     if not any(all(group in row.views for group in groups) for row in made):
         return []
-    name = f"{setting.slug}-{groups[0]}"
-    drawn = group_figure(made, groups, dataset, setting, filter_name, f"{dataset.lower()}-{name}")
-    return [
-        Heading(3, f"By label: {', '.join(groups)}"),
-        group_table(_with_subsets(made) if "seen" in groups else made, groups, name, caption),
-        *([Figures((drawn,))] if drawn else []),
-    ]
+    shown = _with_subsets(made) if "seen" in groups else made
+    heading = Heading(3, f"By label: {', '.join(groups)}")
+    return [heading, group_table(shown, groups, f"{setting.slug}-{groups[0]}", caption)]
 
 
 def _with_subsets(made: Sequence[Row]) -> list[Row]:
@@ -125,8 +117,8 @@ def _with_subsets(made: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _costs(made: Sequence[Row], dataset: str, setting: Setting, filter_name: str) -> list[Block]:
-    """One table per class of machine, and its drawings: times from different machines are not comparable."""
+def _costs(made: Sequence[Row], dataset: str, setting: Setting) -> list[Block]:
+    """One table per class of machine: times from different machines are not comparable."""
     machines: dict[str, list[tuple[Row, Cost]]] = {}
     for row in made:
         for machine, cost in row.costs.items():
@@ -135,6 +127,4 @@ def _costs(made: Sequence[Row], dataset: str, setting: Setting, filter_name: str
     for number, machine in enumerate(sorted(machines), 1):
         name = f"{setting.slug}-efficiency" + (f"-{number}" if number > 1 else "")
         found.append(cost_table(machines[machine], name, captions.efficiency(dataset, setting, machine)))
-        drawn = tradeoffs(machines[machine], dataset, setting, filter_name, machine, f"{dataset.lower()}-{name}")
-        found += [captions.TRADEOFF, Figures(drawn)] if drawn else []
     return found
