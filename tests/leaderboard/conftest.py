@@ -16,7 +16,7 @@ def check_boxes():
         width, height = float(root.get("width")), float(root.get("height"))
         found = []
         for element in root.iter(f"{SVG}text"):
-            size = float(element.get("font-size", "13"))
+            size = float(element.get("font-size", root.get("font-size")))
             wide, x, y = 0.56 * size * len(element.text), float(element.get("x")), float(element.get("y"))
             y += float(element.get("dy", "0"))
             x -= {"middle": wide / 2, "end": wide}.get(element.get("text-anchor"), 0)

@@ -157,10 +157,10 @@ def test_losses_stand_below_the_table_and_rows_that_share_a_training_share_a_lin
     board = files(pages(made))
     drawings = [name for name in board if name.startswith("figures/ablation-tiny-ez-maclr-") and name.endswith(".svg")]
     stages = sorted(name.partition("-stage-")[2] for name in drawings)
-    assert stages == ["i-cluster.svg", "i-label.svg", "ii-pseudo-pairs.svg"]
+    assert stages == ["i-cluster.svg"]  # that with the most lines
     first = board[sorted(drawings)[0]].replace("\N{NO-BREAK SPACE}", " ")
     assert ">3 (LR)<" in first
     assert ">4 (MAC, LR); 5 (MAC, LR, E)<" in first
     assert board["ablation.md"].rindex("| Row ") < board["ablation.md"].index("-stage-i-cluster.svg)")
     # Zero-shot rows with a component off are not drawn again on the page of the dataset.
-    assert "## Training" not in board["tiny.md"]
+    assert "Loss (" not in board["tiny.md"]

@@ -26,7 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     flags.add_setting(parser, several=False, required=True, help="zero-shot, few-shot or all pairs")
     flags.add_metric(parser)
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw the critical-difference diagram")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw the ranks with the critical difference")
     parser.add_argument("--force", action="store_true", help="replace FILE")
     flags.add_plugin(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")

@@ -16,7 +16,7 @@ from xmcbench.output.escaping import svg
 WIDTH, LEFT, TOP, BOTTOM = 600, 48, 42, 362
 LETTER, LEADING = 6.9, 15
 #: Letters of a title, of a name beside a line or point, and of a line of small print.
-_TITLE, LONGEST, _SMALL = 66, 30, 100
+_TITLE, LONGEST, _SMALL = 66, 30, 93
 #: Units of large numbers, used from ten units on.
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 #: Follows the name of a row that has a note.
@@ -67,17 +67,25 @@ def title_of(name: str) -> str:
     return name.partition(" (")[0].rstrip(DAGGER)
 
 
-def look(name: str) -> tuple[int, str]:
+#: A color by its number, and the path of a marker.
+Look = tuple[int, str]
+
+
+def look(name: str) -> Look:
     """The color and the marker of a method on all charts, by the name of one of its rows."""
     title = title_of(name)
     known = title in _METHODS
-    number = _METHODS.index(title) if known else hashlib.sha256(title.encode()).digest()[0]
+    return numbered_look(_METHODS.index(title) if known else hashlib.sha256(title.encode()).digest()[0])
+
+
+def numbered_look(number: int) -> Look:
+    """The color and the marker of a number."""
     return number % len(COLORS), _MARKERS[number % len(_MARKERS)]
 
 
-def marker(name: str, x: float, y: float, hollow: bool = False) -> str:
+def marker(look: Look, x: float, y: float, hollow: bool = False) -> str:
     """The marker of a row at a position."""
-    color, path = look(name)
+    color, path = look
     kind = f"blank l{color}" if hollow else f"m{color}"
     return f'<path class="{kind}" stroke-width="1.6" d="M{x:.1f} {y:.1f}{path}"/>'
 

@@ -89,13 +89,14 @@ def coverage(made: Curve) -> Lines:
     """The chart of a coverage curve. Shares are equally spaced steps; a method that ignores pairs is a flat line."""
     ticks = tuple((float(place), f"{100 * ratio:g}") for place, ratio in enumerate(made.ratios))
     what = "labels with known pairs" if made.by == "label" else "training pairs known"
+    stale = f"; {DAGGER} stale or mixed" if made.marks else ""
     notes = [f"{DAGGER} {mark}: {', '.join(names)}." for mark, names in made.marks.items()]
     return Lines(
         stem=made.stem,
         title=f"{made.metric} on {made.dataset}, in percent",
         axis=Axis(0.0, len(ticks) - 1.0, ticks, f"% of the {what} (steps, not to scale)"),
         lines=tuple(Line(line.label, tuple(_runs(made, line)), line.flat) for line in made.lines),
-        foot=f"{_how(made.filter)}; bands: lowest to highest seed; dotted: ignores pairs",
+        foot=f"{_how(made.filter)}; bands: lowest to highest seed; dotted: ignores pairs{stale}",
         notes=(*notes, *([f"Missing: {'; '.join(made.missing)}."] if made.missing else [])),
         points=as_csv(made),
     )

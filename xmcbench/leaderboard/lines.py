@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from xmcbench.leaderboard import canvas
-from xmcbench.leaderboard.canvas import BOTTOM, LEADING, LEFT, LETTER, TOP, WIDTH, Chart
+from xmcbench.leaderboard.canvas import BOTTOM, LEADING, LEFT, LETTER, TOP, WIDTH, Chart, Look
 
 #: Lines with more points than this have markers at only some of them.
 _MARKED = 12
@@ -54,11 +54,13 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class Lines(Chart):
-    """A chart of lines. ``digits``: maximum decimals of a tick of the value axis."""
+    """A chart of lines. ``digits``: maximum decimals of a tick of the value axis. of_methods: whether the names are
+    those of rows of methods, which have their looks."""
 
     axis: Axis
     lines: tuple[Line, ...]
     digits: int = 1
+    of_methods: bool = True
 
     def draw(self) -> str:
         """The chart as an SVG document; it is higher if there are many lines."""
@@ -79,12 +81,15 @@ class Lines(Chart):
         parts = [*canvas.axes(((x(place), words) for place, words in self.axis.ticks), shown, self.axis.label, right)]
         titles = [canvas.title_of(line.name) for line in self.lines]
         styles = [_DASHES[titles[:number].count(title) % len(_DASHES)] for number, title in enumerate(titles)]
-        for number, (line, dashes) in enumerate(zip(self.lines, styles, strict=True)):
-            parts += _flat(line, dashes, right, y) if line.flat else _curved(line, dashes, number, x, y)
+        looks = [
+            canvas.look(line.name) if self.of_methods else canvas.numbered_look(number)
+            for number, line in enumerate(self.lines)
+        ]
+        for number, (line, look, dashes) in enumerate(zip(self.lines, looks, styles, strict=True)):
+            parts += _flat(line, look, dashes, right, y) if line.flat else _curved(line, look, dashes, number, x, y)
         ends = [(right, y(line.points[-1].value)) if line.flat else _end(line, x, y) for line in self.lines]
         heights = canvas.spread([end for _, end in ends], LEADING, TOP, BOTTOM)
-        for line, name, end, height in zip(self.lines, names, ends, heights, strict=True):
-            color, _ = canvas.look(line.name)
+        for (color, _), name, end, height in zip(looks, names, ends, heights, strict=True):
             path = f"M{end[0] + 6:.1f} {end[1]:.1f}L{right + 8:.1f} {height:.1f}h6"
             dashes = "" if end[0] > right - 30 else ' stroke-dasharray="1 4"'
             parts.append(f'<path class="l{color}" stroke-opacity=".6"{dashes} d="{path}"/>')
@@ -107,31 +112,31 @@ def _end(line: Line, x: Place, y: Place) -> tuple[float, float]:
     return x(point.x), y(point.value)
 
 
-def _flat(line: Line, dashes: str, right: float, y: Place) -> Iterator[str]:
+def _flat(line: Line, look: Look, dashes: str, right: float, y: Place) -> Iterator[str]:
     (point,) = line.points
     if point.high > point.low:
         corners = f"M{LEFT} {y(point.low):.1f}H{right:.1f}V{y(point.high):.1f}H{LEFT}Z"
-        yield f'<path class="b{canvas.look(line.name)[0]}" fill-opacity=".15" d="{corners}"/>'
-    yield _stroke(line.name, f"M{LEFT} {y(point.value):.1f}H{right:.1f}", dashes or "1 3")
+        yield f'<path class="b{look[0]}" fill-opacity=".15" d="{corners}"/>'
+    yield _stroke(look, f"M{LEFT} {y(point.value):.1f}H{right:.1f}", dashes or "1 3")
 
 
-def _curved(line: Line, dashes: str, number: int, x: Place, y: Place) -> Iterator[str]:
+def _curved(line: Line, look: Look, dashes: str, number: int, x: Place, y: Place) -> Iterator[str]:
     """Bands, then strokes, then markers."""
     for run in line.runs:
         if len(run) > 1 and any(point.high > point.low for point in run):
             upper = [f"{x(point.x):.1f} {y(point.high):.1f}" for point in run]
             lower = [f"{x(point.x):.1f} {y(point.low):.1f}" for point in reversed(run)]
             corners = "M" + "L".join([*upper, *lower]) + "Z"
-            yield f'<path class="b{canvas.look(line.name)[0]}" fill-opacity=".13" d="{corners}"/>'
+            yield f'<path class="b{look[0]}" fill-opacity=".13" d="{corners}"/>'
     for run in line.runs:
         if len(run) > 1:
-            yield _stroke(line.name, "M" + "L".join(f"{x(p.x):.1f} {y(p.value):.1f}" for p in run), dashes)
+            yield _stroke(look, "M" + "L".join(f"{x(p.x):.1f} {y(p.value):.1f}" for p in run), dashes)
     every = 1 if len(line.points) <= _MARKED else -(-len(line.points) // 8)
     # Lines that overlap have their markers at different positions.
     for point in line.points[number % every :: every]:
-        yield canvas.marker(line.name, x(point.x), y(point.value), hollow=bool(dashes))
+        yield canvas.marker(look, x(point.x), y(point.value), hollow=bool(dashes))
 
 
-def _stroke(name: str, path: str, dashes: str) -> str:
+def _stroke(look: Look, path: str, dashes: str) -> str:
     dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-    return f'<path class="l{canvas.look(name)[0]}" stroke-width="1.8"{dashed} d="{path}"/>'
+    return f'<path class="l{look[0]}" stroke-width="1.8"{dashed} d="{path}"/>'

@@ -49,10 +49,10 @@ def loss_charts(records: Iterable[Record], stem: str, label: Callable[[Record], 
         while file in taken:
             file = f"{base}-{len(taken) + 1}"
         taken.add(file)
-        yield _chart(f"Loss ({loss}) in {training}, {dataset}", file, found[training, loss])
+        yield _chart(f"Loss ({loss}) in {training}, {dataset}", file, found[training, loss], of_methods=label is None)
 
 
-def _chart(title: str, stem: str, found: Mapping[tuple[Point, ...], Sequence[str]]) -> Lines:
+def _chart(title: str, stem: str, found: Mapping[tuple[Point, ...], Sequence[str]], of_methods: bool) -> Lines:
     """By step, or by share of the steps if lines differ in length."""
     shown = list(found.items())[:_LINES]
     lengths = {points[-1].x for points, _ in shown}
@@ -76,7 +76,16 @@ def _chart(title: str, stem: str, found: Mapping[tuple[Point, ...], Sequence[str
     foot = "each point: the mean since the previous one; bands: lowest to highest seed"
     more = f"; {len(found) - len(shown)} more lines are not drawn" if len(found) > len(shown) else ""
     csv = escaping.csv_file(table)
-    return Lines(stem=stem, title=title, axis=axis, lines=tuple(lines), digits=3, foot=foot + more, points=csv)
+    return Lines(
+        stem=stem,
+        title=title,
+        axis=axis,
+        lines=tuple(lines),
+        digits=3,
+        of_methods=of_methods,
+        foot=foot + more,
+        points=csv,
+    )
 
 
 def _trainings(record: Record) -> Iterator[tuple[tuple[str, str], Mapping[float, float]]]:

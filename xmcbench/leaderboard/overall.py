@@ -203,14 +203,14 @@ def as_csv(made: Overall) -> str:
 
 def chart(made: Overall) -> Ranking:
     """Average ranks, each with half the critical difference on both sides: overlapping ones are not told apart."""
-    half = (made.difference or 0.0) / 2
+    half, last = (made.difference or 0.0) / 2, float(len(made.methods))
     spots = [
         Spot(
             f"{method.name}{DAGGER}" if method.marks else method.name,
             method.rank,
             1.0,
-            method.rank - half,
-            method.rank + half,
+            max(1.0, method.rank - half),
+            min(last, method.rank + half),
         )
         for method in made.methods
     ]

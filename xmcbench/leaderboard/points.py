@@ -12,7 +12,7 @@ from xmcbench.leaderboard.canvas import BOTTOM, LEADING, LEFT, LETTER, TOP, WIDT
 #: Left, top, right and bottom.
 Box = tuple[float, float, float, float]
 #: Half of the height of a name, and its distances from its point, the best first.
-_TALL, _DISTANCES = 6.5, (0, 11, 19, 28, 38, 50)
+_TALL, _DISTANCES = 6.8, (0, 11, 19, 28, 38, 50, 64, 80, 98, 118, 140, 165, 190)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Scatter(Chart):
             f'<path class="tick" stroke-dasharray="3 3" d="M{places[front[0]][0]:.1f} {BOTTOM}{steps}H{right}"/>'
         )
         parts += _names(self.spots, places, right)
-        parts += [canvas.marker(spot.name, *places[spot], hollow=spot not in front) for spot in self.spots]
+        parts += [canvas.marker(canvas.look(spot.name), *places[spot], hollow=spot not in front) for spot in self.spots]
         told = ", ".join(f"{spot.name} ({spot.value:.2f}; {spot.cost:.3g})" for spot in front)
         return canvas.frame(self, parts, BOTTOM + 40, f"Pareto front over {self.label}: {told}.")
 
@@ -92,7 +92,7 @@ class Ranking(Chart):
             y, color = top + 10 + 20 * row, canvas.look(spot.name)[0]
             parts.append(canvas.text(left - 12, y + 4, name, "end"))
             parts.append(f'<path class="l{color}" stroke-width="3" d="M{x(spot.low):.1f} {y}H{x(spot.high):.1f}"/>')
-            parts.append(canvas.marker(spot.name, x(spot.value), y))
+            parts.append(canvas.marker(canvas.look(spot.name), x(spot.value), y))
         told = ", ".join(f"{spot.name} {spot.value:.2f}" for spot in self.spots)
         return canvas.frame(self, parts, bottom, f"{self.label}: {told}.")
 
@@ -114,8 +114,9 @@ def _names(spots: Sequence[Spot], places: dict[Spot, tuple[float, float]], right
     for spot, name in zip(spots, canvas.short_names([spot.name for spot in spots]), strict=True):
         x, y = places[spot]
         width = LETTER * len(name)
-        free = (box for box in _boxes(x, y, width) if _is_free(box, right, taken))
-        box = next(free, (x + 8, y - _TALL, x + 8 + width, y + _TALL))
+        box = next((box for box in _boxes(x, y, width) if _is_free(box, right, taken)), None)
+        if box is None:
+            continue  # the description has it
         taken.append(box)
         if abs((box[1] + box[3]) / 2 - y) > LEADING:
             near = min(max(x, box[0]), box[2])
