@@ -7,8 +7,7 @@ import pytest
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard.consistency import latest
 from xmcbench.leaderboard.files import differences, files, write
-from xmcbench.leaderboard.pages import pages
-from xmcbench.leaderboard.remarks import read_remarks
+from xmcbench.leaderboard.pages import pages, read_remarks
 from xmcbench.leaderboard.tables import Table
 from xmcbench.records import as_json
 from xmcbench.setting import Setting

@@ -2,7 +2,7 @@ import pytest
 
 from xmcbench.leaderboard.curves import as_csv, curve
 from xmcbench.leaderboard.published import MAIN
-from xmcbench.leaderboard.rows import borrowed_from, rows, silence, without_common
+from xmcbench.leaderboard.rows import borrow, rows, silence, without_common
 from xmcbench.leaderboard.tables import cost_table, metric_table
 from xmcbench.metrics import half_width
 from xmcbench.records import Standing
@@ -112,7 +112,7 @@ def test_a_failed_seed_is_a_problem_of_its_row(record):
 
 def test_a_failed_row_lends_nothing(record):
     done, failed = record("a", supervision="unused"), record("b", supervision="unused", status="failed")
-    assert borrowed_from([done, failed], [record("c", setting=Setting.of("fs", 0.01))]) == [done]
+    assert borrow([done, failed], [record("c", setting=Setting.of("fs", 0.01))]) == [done]
 
 
 def test_a_row_says_where_it_predicts_nothing_for_many_instances(record, altered):

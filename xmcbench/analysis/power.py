@@ -12,7 +12,7 @@ import numpy as np
 
 from xmcbench.comparison import obstacle
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.leaderboard.rows import grouped, names
+from xmcbench.leaderboard.rows import group_rows, names
 from xmcbench.metrics import METRICS, Scores, protocol
 from xmcbench.metrics.power import POWER, Spread, spread
 from xmcbench.output.layout import laid_out
@@ -189,7 +189,7 @@ def needed(
 
 
 def _rows(records: Sequence[Record], store: Store) -> list[Selected]:
-    groups = grouped(records)
+    groups = group_rows(records)
     called = names(groups)
     return [Selected(tuple(groups[key]), store) for key in sorted(groups, key=lambda key: called[key])]
 

@@ -94,8 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.leaderboard.consistency import latest
     from xmcbench.leaderboard.files import differences, files, write
     from xmcbench.leaderboard.overall import read_list
-    from xmcbench.leaderboard.pages import pages
-    from xmcbench.leaderboard.remarks import read_remarks
+    from xmcbench.leaderboard.pages import pages, read_remarks
     from xmcbench.records import Store
 
     if arguments.check and arguments.refresh:

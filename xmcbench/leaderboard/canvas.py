@@ -75,10 +75,10 @@ def look(name: str) -> Look:
     """The color and the marker of a method on all charts, by the name of one of its rows."""
     title = title_of(name)
     known = title in _METHODS
-    return numbered_look(_METHODS.index(title) if known else hashlib.sha256(title.encode()).digest()[0])
+    return look_of(_METHODS.index(title) if known else hashlib.sha256(title.encode()).digest()[0])
 
 
-def numbered_look(number: int) -> Look:
+def look_of(number: int) -> Look:
     """The color and the marker of a number."""
     return number % len(COLORS), _MARKERS[number % len(_MARKERS)]
 

@@ -15,9 +15,9 @@ READING = f"""\
 Figures are percentages. ± is the half-width of a 95% bootstrap interval over test instances. With several seeds, the
 figure is the mean over them, the interval also covers how much seeds differ, and the standard deviation of P@1 over
 seeds has its own column. A row with one seed says nothing about how much seeds differ. In each column the best
-measured row is bold and the second underlined. Rows share a rank when they differ by no more than the root of the sum
+rows_of row is bold and the second underlined. Rows share a rank when they differ by no more than the root of the sum
 of squares of their half-widths, which is the half-width for a difference of independent rows. Rows of one table are
-measured on the same instances, so most differences are more certain than that; `xmcbench compare` runs a paired test
+rows_of on the same instances, so most differences are more certain than that; `xmcbench compare` runs a paired test
 of two rows. The name of a row contains its preset, its encoder and the budget of its training: of the one without
 pairs, or, in methods that need pairs, of the one on pairs. Its record has all parameters.
 
@@ -49,12 +49,12 @@ send records of your own, see CONTRIBUTING.md."""
 STATISTICS = "Instances, labels and pairs. D BoW: dimension of the bag-of-words features."
 
 CLAIMS = """\
-What a publication says of its methods, and what the measured rows say. A figure is the difference of two rows in
+What a publication says of its methods, and what the rows_of rows say. A figure is the difference of two rows in
 points: the first minus the second. *Published* is the range over the datasets of the publication. The other columns
 are presets: the mean over seeds, and in how many of them the difference is positive. A row without presets is compared
 in every column. Datasets for tuning (`-dev`) are left out. `xmcbench compare` runs a paired test of two rows."""
 
-BORROWED = "measured without pairs, which this method ignores"
+BORROWED = "rows_of without pairs, which this method ignores"
 
 OVERALL = """\
 Methods are ranked on each dataset, and the ranks are averaged. Figures of different datasets are never averaged. A
@@ -85,7 +85,7 @@ def settings(of: Iterable[Setting]) -> str:
     chosen = {*of}
     parts = ["zero-shot"] if Setting("ez") in chosen else []
     for by in ("label", "pair"):
-        ratios = sorted(each.ratio or 0 for each in chosen if each.by == by)
+        ratios = sorted(setting.ratio or 0 for setting in chosen if setting.by == by)
         if ratios:
             parts.append(f"few-shot by {by} {', '.join(f'{100 * ratio:g}%' for ratio in ratios)}")
     return "; ".join([*parts, *(["full"] if Setting("full") in chosen else [])])
@@ -101,7 +101,7 @@ def main(
     """The caption of a main table."""
     parts = []
     if any(record.ok for record in records):
-        parts.append(measured(dataset, setting, records, filter_name))
+        parts.append(rows_of(dataset, setting, records, filter_name))
         parts.append("Best bold, second underlined; rows that the intervals cannot distinguish share a rank.")
     else:
         parts.append(f"{dataset}, {setting.title}.")
@@ -112,20 +112,20 @@ def main(
     return " ".join(parts)
 
 
-def measured(dataset: str, setting: Setting, records: Sequence[Record], filter_name: str) -> str:
-    """Dataset, setting, unit, protocol, filter and known pairs of measured rows."""
+def rows_of(dataset: str, setting: Setting, records: Sequence[Record], filter_name: str) -> str:
+    """Dataset, setting, unit, protocol, filter and known pairs of rows_of rows."""
     done = [record for record in records if record.ok]
     return (
-        f"{dataset}, {setting.title}{_known(done)}. {_figures(done, filter_name)}; "
+        f"{dataset}, {setting.title}{_pairs_given(done)}. {_figures(done, filter_name)}; "
         "row names contain preset, encoder and training budget."
     )
 
 
-def measured_ablation(name: str, records: Sequence[Record], filter_name: str, printed: Ablation) -> str:
-    """The caption of a measured ablation: what all rows have in common (``name``), and the meaning of the columns."""
+def ablated_rows(name: str, records: Sequence[Record], filter_name: str, printed: Ablation) -> str:
+    """The caption of a rows_of ablation: what all rows have in common (``name``), and the meaning of the columns."""
     done = [record for record in records if record.ok]
     cell = done[0].cell
-    place = f"{cell.dataset}, {cell.setting.title}{_known(done)}"
+    place = f"{cell.dataset}, {cell.setting.title}{_pairs_given(done)}"
     heads = ", ".join(head for head, _ in printed.switches.values())
     return (
         f"{place}. {name} with its components ({heads}) on or off; rows are numbered like the published ones. "
@@ -151,7 +151,7 @@ def groups(dataset: str, setting: Setting, records: Sequence[Record], filter_nam
 
 def subsets(seeds: Sequence[int]) -> str:
     """The note on a row whose seen and unseen labels are those of fewer subsets than other rows have."""
-    which = f"subset of seed {seeds[0]}" if len(seeds) == 1 else f"subsets of seeds {_listed(seeds)}"
+    which = f"subset of seed {seeds[0]}" if len(seeds) == 1 else f"subsets of seeds {_join(seeds)}"
     return f"seen and unseen labels are those of the {which} only"
 
 
@@ -162,8 +162,8 @@ def efficiency(dataset: str, setting: Setting, machine: str) -> str:
     )
 
 
-def makeup(dataset: str, setting: Setting) -> str:
-    """The caption of the table of what rows are made of."""
+def provenance(dataset: str, setting: Setting) -> str:
+    """The caption of the table of the origin of rows."""
     return (
         f"{dataset}, {setting.title}: what the rows are made of. Outside data is any data other than this dataset. "
         "Training data and license are what the card of a model declares; they were not checked, and no rank depends "
@@ -171,14 +171,14 @@ def makeup(dataset: str, setting: Setting) -> str:
     )
 
 
-def remarked(titles: Sequence[str]) -> str:
+def remark_link(titles: Sequence[str]) -> str:
     """The line below a table that leads to what the page says on the methods of these titles."""
-    return f"[The remarks](#remarks) explain the figures of {_listed(map(markdown, titles))}."
+    return f"[The remarks](#remarks) explain the figures of {_join(map(markdown, titles))}."
 
 
 def on_the_ablation(titles: Iterable[str]) -> str:
     """The line below a table that replaces rows with a component switched off."""
-    return f"Rows of {_listed(map(markdown, sorted(titles)))} without a component: [ablation](ablation.md)."
+    return f"Rows of {_join(map(markdown, sorted(titles)))} without a component: [ablation](ablation.md)."
 
 
 def ablation(printed: Ablation, source: Source) -> str:
@@ -205,13 +205,13 @@ def _protocol(filter_name: str) -> str:
     return f"filter {filter_name}, metric protocol {protocol.VERSION}"
 
 
-def _known(done: Sequence[Record]) -> str:
+def _pairs_given(done: Sequence[Record]) -> str:
     """How many pairs the rows were given."""
     subsets = {record.cell.seed: record.subset for record in done if record.subset}
     if not subsets:
         return ""
     pairs, labels = (fmean(getattr(subset, what) for subset in subsets.values()) for what in ("pairs", "labels"))
-    mean = ", mean over seeds" if len({(each.pairs, each.labels) for each in subsets.values()}) > 1 else ""
+    mean = ", mean over seeds" if len({(subset.pairs, subset.labels) for subset in subsets.values()}) > 1 else ""
     return f": {pairs:,.0f} known pairs of {labels:,.0f} labels{mean}"
 
 
@@ -221,7 +221,7 @@ def _short(source: Source) -> str:
     return f"{first}{' et al.' if ',' in authors else ''}, {rest.rstrip('.').rpartition(' ')[2]}"
 
 
-def _listed(items: Iterable[object]) -> str:
+def _join(items: Iterable[object]) -> str:
     """A, B and C."""
     *others, last = map(str, items)
     return f"{', '.join(others)} and {last}" if others else last

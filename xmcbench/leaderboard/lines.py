@@ -82,11 +82,11 @@ class Lines(Chart):
         titles = [canvas.title_of(line.name) for line in self.lines]
         styles = [_DASHES[titles[:number].count(title) % len(_DASHES)] for number, title in enumerate(titles)]
         looks = [
-            canvas.look(line.name) if self.of_methods else canvas.numbered_look(number)
+            canvas.look(line.name) if self.of_methods else canvas.look_of(number)
             for number, line in enumerate(self.lines)
         ]
         for number, (line, look, dashes) in enumerate(zip(self.lines, looks, styles, strict=True)):
-            parts += _flat(line, look, dashes, right, y) if line.flat else _curved(line, look, dashes, number, x, y)
+            parts += _flat(line, look, dashes, right, y) if line.flat else _curve(line, look, dashes, number, x, y)
         ends = [(right, y(line.points[-1].value)) if line.flat else _end(line, x, y) for line in self.lines]
         heights = canvas.spread([end for _, end in ends], LEADING, TOP, BOTTOM)
         for (color, _), name, end, height in zip(looks, names, ends, heights, strict=True):
@@ -120,7 +120,7 @@ def _flat(line: Line, look: Look, dashes: str, right: float, y: Place) -> Iterat
     yield _stroke(look, f"M{LEFT} {y(point.value):.1f}H{right:.1f}", dashes or "1 3")
 
 
-def _curved(line: Line, look: Look, dashes: str, number: int, x: Place, y: Place) -> Iterator[str]:
+def _curve(line: Line, look: Look, dashes: str, number: int, x: Place, y: Place) -> Iterator[str]:
     """Bands, then strokes, then markers."""
     for run in line.runs:
         if len(run) > 1 and any(point.high > point.low for point in run):

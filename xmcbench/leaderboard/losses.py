@@ -13,7 +13,7 @@ from typing import Any
 
 from xmcbench.leaderboard import canvas
 from xmcbench.leaderboard.lines import Axis, Line, Lines, Point
-from xmcbench.leaderboard.rows import grouped, names, slug
+from xmcbench.leaderboard.rows import group_rows, names, slug
 from xmcbench.output import escaping
 from xmcbench.records import Record
 
@@ -31,7 +31,7 @@ def loss_charts(records: Iterable[Record], stem: str, label: Callable[[Record], 
     rows that share a pre-training, share one.
     """
     found: dict[tuple[str, str], dict[tuple[Point, ...], list[str]]] = {}
-    dataset, groups = "", grouped(records)
+    dataset, groups = "", group_rows(records)
     for key, name in sorted(names(groups).items(), key=lambda named: named[1]):
         curves: dict[tuple[str, str], list[Mapping[float, float]]] = {}
         dataset = groups[key][0].cell.dataset
@@ -113,12 +113,12 @@ def _is_training(note: Any) -> bool:
 def _over_seeds(curves: Sequence[Mapping[float, float]]) -> tuple[Point, ...]:
     """Mean and extremes at the steps that all curves have, thinned out."""
     steps = sorted(set.intersection(*map(set, curves)))
-    thinned = [_thinned([(step, curve[step]) for step in steps]) for curve in curves]
+    thinned = [_thin_out([(step, curve[step]) for step in steps]) for curve in curves]
     values = {step: [curve[step] for curve in thinned] for step in thinned[0]}
     return tuple(Point(step, fmean(found), min(found), max(found)) for step, found in values.items())
 
 
-def _thinned(curve: Sequence[tuple[float, float]]) -> Mapping[float, float]:
+def _thin_out(curve: Sequence[tuple[float, float]]) -> Mapping[float, float]:
     """step -> mean loss since the step before, for at most _POINTS steps: neighboring points become one, their mean."""
     width = -(-len(curve) // _POINTS)
     if width < 2:

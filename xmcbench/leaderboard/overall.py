@@ -15,7 +15,7 @@ from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import captions, consistency
 from xmcbench.leaderboard.canvas import DAGGER
 from xmcbench.leaderboard.points import Ranking, Spot
-from xmcbench.leaderboard.rows import borrowed_from, for_tuning, grouped, names
+from xmcbench.leaderboard.rows import borrow, for_tuning, group_rows, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import friedman, protocol
 from xmcbench.metrics.friedman import Friedman
@@ -103,10 +103,10 @@ def overall(
     if len(chosen) < 2:
         known = f"datasets with results: {', '.join(there) or 'none'}"
         raise UsageError(f"a ranking needs two datasets with results in the setting {setting.title}", known)
-    borrowed = _borrowed(done, inside) if setting.kind != "ez" else []
+    borrowed = _borrow(done, inside) if setting.kind != "ez" else []
     ranked = [record for record in (*inside, *borrowed) if record.cell.dataset in chosen]
     consistency.check(ranked)
-    groups = grouped(ranked)
+    groups = group_rows(ranked)
     called = names(groups)
     whole: dict[str, dict[str, float]] = {}
     left_out: dict[str, list[str]] = {}
@@ -139,7 +139,7 @@ def overall(
         setting,
         metric,
         tuple(chosen),
-        tuple(sorted(methods, key=lambda each: (each.rank, each.name))),
+        tuple(sorted(methods, key=lambda method: (method.rank, method.name))),
         friedman.friedman(matrix),
         friedman.critical_difference(len(whole), len(chosen)),
         left_out,
@@ -147,16 +147,16 @@ def overall(
 
 
 def table(made: Overall) -> Table:
-    """The ranking as a table: average rank, its interval or the ranks, win rate, and the metric on each dataset."""
+    """The ranking as a table: average rank, its interval or the ranks, win rate, and the metric on method dataset."""
     lines = []
-    for each in made.methods:
-        figures = [f"{100 * each.values[name]:.2f}" for name in made.datasets]
-        ranks = ", ".join(f"{rank:g}" for rank in each.ranks)
-        spread = "{:.2f} to {:.2f}".format(*each.interval) if each.interval else ranks
-        lines.append((each.name, [f"{each.rank:.2f}", spread, f"{100 * each.wins:.0f}%", *figures], 0))
+    for method in made.methods:
+        figures = [f"{100 * method.values[name]:.2f}" for name in made.datasets]
+        ranks = ", ".join(f"{rank:g}" for rank in method.ranks)
+        spread = "{:.2f} to {:.2f}".format(*method.interval) if method.interval else ranks
+        lines.append((method.name, [f"{method.rank:.2f}", spread, f"{100 * method.wins:.0f}%", *figures], 0))
     spreads = "95% interval" if _has_intervals(made) else "ranks"
     heads = ["average rank", spreads, "wins", *(f"{made.metric} on {name}" for name in made.datasets)]
-    marks = {each.name: each.marks for each in made.methods}
+    marks = {method.name: method.marks for method in made.methods}
     return text_table(made.stem, caption(made), "Method", heads, lines, notes=marks)
 
 
@@ -191,13 +191,13 @@ def as_csv(made: Overall) -> str:
     lines = [
         ["setting", "metric", "method", "average_rank", "low", "high", "wins", "dataset", "value", "protocol", "marks"]
     ]
-    for each in made.methods:
-        low, high = (f"{end:.4f}" for end in each.interval) if each.interval else ("", "")
-        figures = [f"{each.rank:.4f}", low, high, f"{each.wins:.4f}"]
+    for method in made.methods:
+        low, high = (f"{end:.4f}" for end in method.interval) if method.interval else ("", "")
+        figures = [f"{method.rank:.4f}", low, high, f"{method.wins:.4f}"]
         for name in made.datasets:
-            on = [name, f"{100 * each.values[name]:.4f}"]
-            how = [str(protocol.VERSION), " ".join(each.marks)]
-            lines.append([made.setting.slug, made.metric, each.name, *figures, *on, *how])
+            on = [name, f"{100 * method.values[name]:.4f}"]
+            how = [str(protocol.VERSION), " ".join(method.marks)]
+            lines.append([made.setting.slug, made.metric, method.name, *figures, *on, *how])
     return escaping.csv_file(lines)
 
 
@@ -233,15 +233,15 @@ def as_json(made: Overall) -> dict[str, object]:
         "datasets": [*made.datasets],
         "methods": [
             {
-                "name": each.name,
-                "average_rank": each.rank,
-                "ranks": dict(zip(made.datasets, each.ranks, strict=True)),
-                "interval": [*each.interval] if each.interval else None,
-                "wins": each.wins,
-                "values": dict(each.values),
-                "marks": [*each.marks],
+                "name": method.name,
+                "average_rank": method.rank,
+                "ranks": dict(zip(made.datasets, method.ranks, strict=True)),
+                "interval": [*method.interval] if method.interval else None,
+                "wins": method.wins,
+                "values": dict(method.values),
+                "marks": [*method.marks],
             }
-            for each in made.methods
+            for method in made.methods
         ],
         "friedman": made.test._asdict() if made.test else None,
         "critical_difference": made.difference,
@@ -250,19 +250,19 @@ def as_json(made: Overall) -> dict[str, object]:
 
 
 def _has_intervals(made: Overall) -> bool:
-    return all(each.interval for each in made.methods)
+    return all(method.interval for method in made.methods)
 
 
 def _marks(group: Sequence[Record], setting: Setting, standing: Standing) -> tuple[str, ...]:
-    borrowed = any(each.cell.setting != setting for each in group)
+    borrowed = any(record.cell.setting != setting for record in group)
     return (*([captions.BORROWED] if borrowed else []), *standing.problems(group))
 
 
-def _borrowed(done: Iterable[Record], inside: Iterable[Record]) -> list[Record]:
+def _borrow(done: Iterable[Record], inside: Iterable[Record]) -> list[Record]:
     """The zero-shot results that stand for those of another setting, dataset by dataset."""
-    zero_shot = _of_datasets(each for each in done if each.cell.setting.kind == "ez")
+    zero_shot = _of_datasets(record for record in done if record.cell.setting.kind == "ez")
     own = _of_datasets(inside)
-    return [each for name in own for each in borrowed_from(zero_shot.get(name, ()), own[name])]
+    return [record for name in own for record in borrow(zero_shot.get(name, ()), own[name])]
 
 
 def _of_datasets(records: Iterable[Record]) -> dict[str, list[Record]]:
@@ -278,4 +278,4 @@ def _by_dataset(group: Iterable[Record], metric: str) -> dict[str, float]:
         found = record.metrics[record.protocol.filter].values
         if metric in found:  # without propensities there is no PSP
             values.setdefault(record.cell.dataset, []).append(found[metric])
-    return {name: fmean(each) for name, each in values.items()}
+    return {name: fmean(found) for name, found in values.items()}

@@ -54,7 +54,7 @@ class Scatter(Chart):
             return LEFT + 22 + (power - low) / span * (right - LEFT - 120)
 
         powers = [(at(math.log10(cost)), f"{cost:g}") for cost in _round_costs(low, low + span)]
-        values = [(place(Spot("", tick, 1.0))[1], words) for tick, words in _named(ticks)]
+        values = [(place(Spot("", tick, 1.0))[1], words) for tick, words in _label_ticks(ticks)]
         parts = [*canvas.axes(powers, values, self.label, right)]
         places = {spot: place(spot) for spot in self.spots}
         steps = "".join(f"H{x:.1f}V{y:.1f}" for x, y in map(places.__getitem__, front))
@@ -85,7 +85,7 @@ class Ranking(Chart):
             return left + (value - ticks[0]) / (ticks[-1] - ticks[0]) * (right - left)
 
         parts = [canvas.text(left, TOP, self.label, size=11)]
-        for tick, words in _named(ticks):
+        for tick, words in _label_ticks(ticks):
             parts += [f'<path class="grid" d="M{x(tick):.1f} {top}V{bottom}"/>']
             parts += [canvas.text(x(tick), top - 6, words, "middle")]
         for row, (spot, name) in enumerate(zip(self.spots, names, strict=True)):
@@ -97,7 +97,7 @@ class Ranking(Chart):
         return canvas.frame(self, parts, bottom, f"{self.label}: {told}.")
 
 
-def _named(ticks: Sequence[float]) -> Iterator[tuple[float, str]]:
+def _label_ticks(ticks: Sequence[float]) -> Iterator[tuple[float, str]]:
     return zip(ticks, canvas.tick_texts(ticks), strict=True)
 
 

@@ -6,13 +6,26 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from xmcbench.leaderboard import captions, makeup
+from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Heading, without_a_result
+from xmcbench.leaderboard.provenance import kinds, models
 from xmcbench.leaderboard.published import MAIN, Source
-from xmcbench.leaderboard.rows import Cost, Row, borrowed_from, rows
-from xmcbench.leaderboard.tables import SECOND, cost_table, group_table, metric_table
+from xmcbench.leaderboard.rows import Cost, Row, borrow, group_rows, names, rows
+from xmcbench.leaderboard.tables import SECOND, Table, cost_table, group_table, metric_table, text_table
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
+
+_PAIRS = {"required": "needs pairs", "optional": "uses pairs if there are any", "unused": "ignores pairs"}
+_HEADS = (
+    "pairs",
+    "model",
+    "parameters",
+    "width",
+    "outside training data, according to the model card",
+    "license",
+    "state",
+    "reproduce",
+)
 
 
 @dataclass(frozen=True)
@@ -49,13 +62,13 @@ def section(
     ]
     if not records and not published:
         return []
-    borrowed = borrowed_from(zero_shot, records) if setting.kind != "ez" else []
+    borrowed = borrow(zero_shot, records) if setting.kind != "ez" else []
     filter_name = records[0].protocol.filter if records else "none"
     made = _with_borrowed(rows(records, filter_name, context.standing), rows(borrowed, filter_name, context.standing))
     notes = {
-        metric: each
+        metric: note
         for number, row in published
-        for metric, each in context.printed[number - 1].column_notes.get(row.table, {}).items()
+        for metric, note in context.printed[number - 1].column_notes.get(row.table, {}).items()
     }
     about = captions.main(
         dataset, setting, records, filter_name, [(context.printed[n - 1], row) for n, row in published]
@@ -65,7 +78,7 @@ def section(
     if published or any(row.figures for row in made):
         found.append(metric_table(noted, MAIN, setting.slug, about, published, notes))
     if explained := _with_a_remark(made, remark):
-        found.append(captions.remarked(explained))
+        found.append(captions.remark_link(explained))
     if any(row.figures for row in made):
         caption = captions.second(dataset, setting, filter_name)
         found.append(metric_table(made, SECOND, f"{setting.slug}-ndcg-psp", caption))
@@ -74,10 +87,10 @@ def section(
                 caption = captions.groups(dataset, setting, records, filter_name, groups)
                 found += _groups(made, groups, setting, caption)
         found += _costs(made, dataset, setting)
-        about = captions.makeup(dataset, setting)
+        about = captions.provenance(dataset, setting)
         found += [
             Heading(3, "What the rows are made of"),
-            makeup.table([*records, *borrowed], f"{setting.slug}-rows", about, context.standing, context.runs),
+            _provenance([*records, *borrowed], f"{setting.slug}-rows", about, context),
         ]
     return [*found, *without_a_result(made)]
 
@@ -87,7 +100,9 @@ def _with_a_remark(made: Iterable[Row], remark: str) -> list[str]:
     paragraphs = re.split(r"\n\s*\n", remark)
     titles = sorted({row.title for row in made if row.figures})
     return [
-        title for title in titles if any(re.match(rf"{re.escape(title)}(?!\w)", each.lstrip()) for each in paragraphs)
+        title
+        for title in titles
+        if any(re.match(rf"{re.escape(title)}(?!\w)", paragraph.lstrip()) for paragraph in paragraphs)
     ]
 
 
@@ -128,3 +143,32 @@ def _costs(made: Sequence[Row], dataset: str, setting: Setting) -> list[Block]:
         name = f"{setting.slug}-efficiency" + (f"-{number}" if number > 1 else "")
         found.append(cost_table(machines[machine], name, captions.efficiency(dataset, setting, machine)))
     return found
+
+
+def _provenance(records: Iterable[Record], name: str, caption: str, context: Context) -> Table:
+    """A line for each row that has a result, by name; the command is that of its first seed."""
+    done = [record for record in records if record.ok]
+    groups = group_rows(done)
+    lines, sorts = [], {}
+    for key, called in sorted(names(groups).items(), key=lambda named: named[1]):
+        group = groups[key]
+        first, used = group[0], models(group[0])
+        stale = context.standing.problems(group)
+        lines.append(
+            (
+                called,
+                [
+                    _PAIRS[first.method.supervision],
+                    "; ".join(f"{model.name} ({model.source})" for model in used),
+                    "; ".join(f"{model.parameters:,}" for model in used if model.parameters is not None),
+                    "; ".join(f"{model.width:,}" for model in used if model.width is not None),
+                    "; ".join(model.shown_data for model in used if model.outside),
+                    "; ".join(model.shown_license for model in used if model.outside),
+                    "; ".join(stale or dict.fromkeys(map(context.standing.evidence, group))),
+                    first.reproduction(context.runs),
+                ],
+                0,
+            )
+        )
+        sorts[called] = kinds(first)
+    return text_table(name, caption, "Method", _HEADS, lines, kinds=sorts)

@@ -47,15 +47,15 @@ def _page(page: Page, pages: Sequence[Page], cited: Sequence[Source]) -> str:
     parts = ['<a class="skip" href="#main">Skip to the content</a>', f"<header>{_navigation(page, pages)}</header>"]
     body = [document.heading(1, page.title), *_controls(page), *_sections(page.blocks, cited)]
     parts.append(f'<main id="main">\n{chr(10).join(body)}\n</main>')
-    style = _resource("site.css") + (canvas.rules() if any(isinstance(each, Figures) for each in page.blocks) else "")
+    style = _resource("site.css") + (canvas.rules() if any(isinstance(block, Figures) for block in page.blocks) else "")
     return document.page(page.title, parts, style=style, script=_resource("site.js"))
 
 
 def _navigation(page: Page, pages: Iterable[Page]) -> str:
     links = []
-    for each in pages:
-        current = ' aria-current="page"' if each.name == page.name else ""
-        links.append(f'<li><a href="{html(quote(_file(each.name)))}"{current}>{html(each.title)}</a></li>')
+    for other in pages:
+        current = ' aria-current="page"' if other.name == page.name else ""
+        links.append(f'<li><a href="{html(quote(_file(other.name)))}"{current}>{html(other.title)}</a></li>')
     return f'<nav aria-label="Pages"><ul>{"".join(links)}</ul></nav>'
 
 

@@ -98,7 +98,7 @@ def freed(store: Store, chosen: Iterable[Item]) -> int:
         links[state.st_ino] += 1
         found[state.st_ino] = state
     shared = {state.st_ino for state in _files(store.artifacts / CONTENT)}
-    return sum(each.st_size for inode, each in found.items() if links[inode] + (inode in shared) >= each.st_nlink)
+    return sum(state.st_size for inode, state in found.items() if links[inode] + (inode in shared) >= state.st_nlink)
 
 
 def in_use(item: Item) -> bool:

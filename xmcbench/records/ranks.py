@@ -117,7 +117,7 @@ class Truth:
         try:
             lengths, labels, frequency, instances = read_arrays(path, "lengths", "labels", "frequency", "instances")
             vectors = (lengths, labels, frequency)
-            if any(each.ndim != 1 or each.dtype.kind not in "iu" for each in vectors) or (lengths < 0).any():
+            if any(vector.ndim != 1 or vector.dtype.kind not in "iu" for vector in vectors) or (lengths < 0).any():
                 raise ValueError("its arrays are not vectors of counts and ids")
             if instances.shape or instances.dtype.kind not in "iu":
                 raise ValueError("its number of training instances is not one number")

@@ -105,10 +105,10 @@ def _from_schema_1(values: Mapping[str, Any]) -> dict[str, Any]:
         new = {name: value for name, value in old.items() if name != "unlabelled"}
         new["unlabeled"] = old["unlabelled"]
         if "views" in old:
-            new["views"] = {group: figures(each) for group, each in old["views"].items()}
+            new["views"] = {group: figures(view) for group, view in old["views"].items()}
         return new
 
-    metrics = {name: figures(each) for name, each in values.get("metrics", {}).items()}
+    metrics = {name: figures(scores) for name, scores in values.get("metrics", {}).items()}
     return {**values, "schema": SCHEMA, "metrics": metrics}
 
 

@@ -56,7 +56,7 @@ class Selected:
     def means(self, filter_name: str) -> dict[str, float]:
         """Metric -> mean of the records' values over the seeds."""
         values = [record.metrics[filter_name].values for record in self.records]
-        return {name: fmean(each[name] for each in values) for name in values[0]}
+        return {name: fmean(value[name] for value in values) for name in values[0]}
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ def _named(word: str, store: Store) -> list[Record]:
         known = {record.cell.method for record in records}
         if colon and method in known:
             own = [record for record in records if record.cell.method == method]
-            known = {f"{method}:{each}" for record in own for each in _variants(record)}
+            known = {f"{method}:{variant}" for record in own for variant in _variants(record)}
         raise UnknownName("row", word, known, where=f"in {store.root}")
     return found
 
@@ -249,14 +249,14 @@ def _listed(places: Iterable[Place]) -> str:
 
 def _choices(*found: Mapping[Place, Sequence[Record]]) -> str:
     """How to choose one of the places that all of these have: by flags, or by keys where they do not tell."""
-    common = [place for place in found[0] if all(place in each for each in found)]
+    common = [place for place in found[0] if all(place in places for places in found)]
     names = [(dataset, setting) for dataset, _, setting in common]
     if len({*names}) < len(names):
         keys = [
-            f"{dataset} {setting.slug}: {' '.join(each[dataset, version, setting][0].key[:12] for each in found)}"
+            f"{dataset} {setting.slug}: {' '.join(places[dataset, version, setting][0].key[:12] for places in found)}"
             for dataset, version, setting in common
         ]
         return f"there are results on several versions of the data; name rows by their keys: {'; '.join(keys)}"
-    datasets, settings = (len({*each}) > 1 for each in zip(*names, strict=True))
+    datasets, settings = (len({*column}) > 1 for column in zip(*names, strict=True))
     flags = [" ".join([f"--dataset {dataset}"] * datasets + [setting.flags] * settings) for dataset, setting in names]
     return f"choose one: {' | '.join(flags)}"

@@ -1,4 +1,4 @@
-"""Which of the records that others send are let onto a board.
+"""Admission of submitted records to a board.
 
 A record is let in if it can be read, follows from its predictions (``runner.audit``), is not called like another
 method, and if every page and table that it is part of can be made. What is refused is refused by name, and the others
@@ -8,7 +8,7 @@ go in.
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,14 +107,16 @@ def examine(
                 continue
             titles.setdefault(record.cell.method, record.method.title)
             found.accepted.append(Candidate(path, record, sent, source, there))
-    taken = {each.record.key for each in found.accepted}
-    others = [each for each in here if each.cell.dataset in loaded and each.key not in taken]
-    kept, _ = latest([*others, *(each.record for each in found.accepted)])  # a board leaves earlier versions out
+    taken = {candidate.record.key for candidate in found.accepted}
+    others = [record for record in here if record.cell.dataset in loaded and record.key not in taken]
+    kept, _ = latest(
+        [*others, *(candidate.record for candidate in found.accepted)]
+    )  # a board leaves earlier versions out
     keys = {record.key for record in kept}
-    shown = [each for each in others if each.key in keys]
+    shown = [record for record in others if record.key in keys]
     if problem := _unshowable(shown):
         raise StorageError(f"the records of {board.root} cannot be shown: {problem}", "fix them first")
-    found.accepted = list(_showable(found.accepted, shown, found.refused))
+    found.accepted = _showable(found.accepted, shown, found.refused)
     return found
 
 
@@ -196,18 +198,18 @@ def _check_free(record: Record, board: Store, force: bool) -> None:
 
 def _showable(
     candidates: Sequence[Candidate], shown: Sequence[Record], refused: dict[Path, XmcbenchError]
-) -> Iterator[Candidate]:
-    """The candidates that can be shown beside those before them; the others are refused. Halves what fails."""
-    problem = _unshowable([*shown, *(each.record for each in candidates)]) if candidates else ""
-    if not problem:
-        yield from candidates
-    elif len(candidates) == 1:
-        refused[candidates[0].path] = StorageError(f"it cannot be shown: {problem}")
-    else:
-        half = len(candidates) // 2
-        first = list(_showable(candidates[:half], shown, refused))
-        yield from first
-        yield from _showable(candidates[half:], [*shown, *(each.record for each in first)], refused)
+) -> list[Candidate]:
+    """Return the candidates that can be shown together with those before them; the others are refused."""
+    if not _unshowable([*shown, *(candidate.record for candidate in candidates)]):
+        return [*candidates]
+    kept: list[Candidate] = []
+    for candidate in candidates:
+        problem = _unshowable([*shown, *(other.record for other in kept), candidate.record])
+        if problem:
+            refused[candidate.path] = StorageError(f"it cannot be shown: {problem}")
+        else:
+            kept.append(candidate)
+    return kept
 
 
 def _unshowable(records: Sequence[Record]) -> str:
