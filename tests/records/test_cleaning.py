@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from xmcbench import Artifacts
 from xmcbench.records import Store, cleaning
-from xmcbench.records.cleaning import freed, items, remove
+from xmcbench.records.cleaning import count_freed_bytes, items, remove
 from xmcbench.records.record import SubsetFacts
 from xmcbench.setting import Setting, draw
 from xmcbench.storage.artifacts import CONTENT
@@ -81,7 +81,7 @@ def test_what_trainings_keep_is_listed_by_its_kind(store, record):
     del artifacts  # which holds it
     (item,) = items(store)
     assert (item.kind, item.path, item.records) == ("ranking", folder, (str(done.cell.path),))
-    assert item.size == freed(store, [item]) > len(LARGE)
+    assert item.size == count_freed_bytes(store, [item]) > len(LARGE)
     assert remove(store, [item]) == []
     assert not folder.exists()
 
@@ -142,14 +142,14 @@ def test_what_is_freed_goes_with_the_last_link(store, record):
     groups = {}
     for item in items(store):
         groups.setdefault(item.kind, []).append(item)
-    of_kind = {kind: freed(store, group) // 1_000_000 for kind, group in groups.items()}
+    of_kind = {kind: count_freed_bytes(store, group) // 1_000_000 for kind, group in groups.items()}
     assert of_kind == {"embeddings": 1, "ranking": 0, "predictions": 0}
-    assert freed(store, groups["embeddings"][:1]) < 1000
-    assert freed(store, [*groups["ranking"], *groups["predictions"]]) // 1_000_000 == 2
+    assert count_freed_bytes(store, groups["embeddings"][:1]) < 1000
+    assert count_freed_bytes(store, [*groups["ranking"], *groups["predictions"]]) // 1_000_000 == 2
     everything = [item for group in groups.values() for item in group]
     kept = {each.stat().st_ino: each.stat().st_size for each in store.root.rglob("*") if each.is_file()}
     records = sum(each.stat().st_size for each in store.record_files())
-    assert sum(item.size for item in everything) == freed(store, everything) == sum(kept.values()) - records
+    assert sum(item.size for item in everything) == count_freed_bytes(store, everything) == sum(kept.values()) - records
 
 
 def test_the_age_is_that_of_the_last_use(store):

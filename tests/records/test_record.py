@@ -8,7 +8,7 @@ from xmcbench.environment import Compute, Hardware, Program
 from xmcbench.errors import StorageError
 from xmcbench.records import Cell, Record, Store, as_json, read_record
 from xmcbench.records import record as record_module
-from xmcbench.records.record_json import sealed
+from xmcbench.records.record_json import seal
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json, sha256_json
 
@@ -194,7 +194,7 @@ def test_the_checksum_covers_every_other_field(written):
     assert record.sha256 == sha256_json(content)
     assert canonical_json(content) != canonical_json(as_json(record))
     changed = msgspec.structs.replace(record, log="logs/x.log")
-    assert sealed(changed).sha256 != record.sha256
+    assert seal(changed).sha256 != record.sha256
 
 
 def test_no_part_can_be_changed_or_has_a_field_that_is_not_declared():

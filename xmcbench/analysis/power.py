@@ -18,7 +18,7 @@ from xmcbench.metrics.power import POWER, Spread, spread
 from xmcbench.output.layout import laid_out
 from xmcbench.output.quantities import counted
 from xmcbench.records import Record, Store
-from xmcbench.records.selection import Conditions, Selected, choose, paired, places
+from xmcbench.records.selection import Conditions, Selected, choose, pair, places
 from xmcbench.runner.rescoring import evaluations
 from xmcbench.setting import Setting
 
@@ -224,7 +224,7 @@ def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, 
             left_out.setdefault("with one run, although its result depends on the seed", []).append(name)
     pairs = []
     for one, other in itertools.combinations(scores, 2):
-        both = paired(rows[one], rows[other])
+        both = pair(rows[one], rows[other])
         names_of_both = called[str(one)], called[str(other)]
         if any(len(row.records) == 1 and not row.deterministic for row in both):
             left_out.setdefault("with one subset in common", []).append(" and ".join(names_of_both))

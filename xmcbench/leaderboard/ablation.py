@@ -103,7 +103,7 @@ def _blocks_of(group: tuple[str, str, Records], ablation: Ablation, standing: St
     made = sorted(rows(records, filter_name, standing), key=lambda row: _order(row.parameters, ablation))
     yield Heading(3, name)
     if any(row.figures for row in made):
-        caption = captions.ablated_rows(name, records, filter_name, ablation) + left_out
+        caption = captions.rows_of_ablation(name, records, filter_name, ablation) + left_out
         yield ablation_table(made, ablation.switches, lambda row: index(row.parameters, ablation), stem, caption)
     drawn = loss_charts(records, f"ablation-{stem}", lambda record: _label(record.cell.parameters, ablation))
     if first := next(drawn, None):

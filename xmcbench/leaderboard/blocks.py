@@ -1,4 +1,4 @@
-"""What a page is made of."""
+"""Blocks of pages."""
 
 from __future__ import annotations
 
@@ -74,6 +74,6 @@ def _reference(source: Source) -> str:
 
 
 def without_a_result(rows: Iterable[Row]) -> list[Block]:
-    """Which rows failed or were skipped, and why: one line per seed."""
+    """List the rows that failed or were skipped, with the reason, one line per seed."""
     problems = [markdown_line(f"{row.name}, {problem}") for row in rows for problem in row.problems]
     return ["Without a result:  \n" + "  \n".join(problems)] if problems else []

@@ -49,16 +49,19 @@ PEFA,XR-Linear,XR-Transformer,AttentionXML,Astec,SiameseXML,ZestXML""".replace("
 @dataclass(frozen=True, kw_only=True)
 class Chart:
     """A chart. stem: the name of its file. foot: the small print. notes: meanings of daggers, and what is missing, for
-    the text below it. points: its figures, as CSV."""
+    the text below it."""
 
     stem: str
     title: str
     foot: str
     notes: tuple[str, ...] = ()
-    points: str
 
     def draw(self) -> str:
-        """The chart as an SVG document."""
+        """Return the chart as an SVG document."""
+        raise NotImplementedError
+
+    def points(self) -> Iterator[list[str]]:
+        """Yield the head of a table of its points, and its lines."""
         raise NotImplementedError
 
 

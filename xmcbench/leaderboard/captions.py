@@ -15,9 +15,9 @@ READING = f"""\
 Figures are percentages. ± is the half-width of a 95% bootstrap interval over test instances. With several seeds, the
 figure is the mean over them, the interval also covers how much seeds differ, and the standard deviation of P@1 over
 seeds has its own column. A row with one seed says nothing about how much seeds differ. In each column the best
-rows_of row is bold and the second underlined. Rows share a rank when they differ by no more than the root of the sum
+measured row is bold and the second underlined. Rows share a rank when they differ by no more than the root of the sum
 of squares of their half-widths, which is the half-width for a difference of independent rows. Rows of one table are
-rows_of on the same instances, so most differences are more certain than that; `xmcbench compare` runs a paired test
+measured on the same instances, so most differences are more certain than that; `xmcbench compare` runs a paired test
 of two rows. The name of a row contains its preset, its encoder and the budget of its training: of the one without
 pairs, or, in methods that need pairs, of the one on pairs. Its record has all parameters.
 
@@ -49,12 +49,12 @@ send records of your own, see CONTRIBUTING.md."""
 STATISTICS = "Instances, labels and pairs. D BoW: dimension of the bag-of-words features."
 
 CLAIMS = """\
-What a publication says of its methods, and what the rows_of rows say. A figure is the difference of two rows in
+What a publication says of its methods, and what the measured rows say. A figure is the difference of two rows in
 points: the first minus the second. *Published* is the range over the datasets of the publication. The other columns
 are presets: the mean over seeds, and in how many of them the difference is positive. A row without presets is compared
 in every column. Datasets for tuning (`-dev`) are left out. `xmcbench compare` runs a paired test of two rows."""
 
-BORROWED = "rows_of without pairs, which this method ignores"
+BORROWED = "measured without pairs, which this method ignores"
 
 OVERALL = """\
 Methods are ranked on each dataset, and the ranks are averaged. Figures of different datasets are never averaged. A
@@ -113,7 +113,7 @@ def main(
 
 
 def rows_of(dataset: str, setting: Setting, records: Sequence[Record], filter_name: str) -> str:
-    """Dataset, setting, unit, protocol, filter and known pairs of rows_of rows."""
+    """Dataset, setting, unit, protocol, filter and known pairs of measured rows."""
     done = [record for record in records if record.ok]
     return (
         f"{dataset}, {setting.title}{_pairs_given(done)}. {_figures(done, filter_name)}; "
@@ -121,8 +121,8 @@ def rows_of(dataset: str, setting: Setting, records: Sequence[Record], filter_na
     )
 
 
-def ablated_rows(name: str, records: Sequence[Record], filter_name: str, printed: Ablation) -> str:
-    """The caption of a rows_of ablation: what all rows have in common (``name``), and the meaning of the columns."""
+def rows_of_ablation(name: str, records: Sequence[Record], filter_name: str, printed: Ablation) -> str:
+    """The caption of a measured ablation: what all rows have in common (``name``), and the meaning of the columns."""
     done = [record for record in records if record.ok]
     cell = done[0].cell
     place = f"{cell.dataset}, {cell.setting.title}{_pairs_given(done)}"
@@ -206,7 +206,7 @@ def _protocol(filter_name: str) -> str:
 
 
 def _pairs_given(done: Sequence[Record]) -> str:
-    """How many pairs the rows were given."""
+    """The number of pairs that the rows were given."""
     subsets = {record.cell.seed: record.subset for record in done if record.subset}
     if not subsets:
         return ""

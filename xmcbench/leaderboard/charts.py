@@ -11,13 +11,12 @@ from typing import TypeVar
 
 from xmcbench.leaderboard.blocks import CHARTS
 from xmcbench.leaderboard.canvas import DAGGER, Chart, title_of
-from xmcbench.leaderboard.curves import CoverageLine, CoveragePoint, Curve, as_csv, curve, over_seeds
+from xmcbench.leaderboard.curves import CoverageLine, CoveragePoint, Curve, curve, over_seeds
 from xmcbench.leaderboard.lines import Axis, Line, Lines, Point
 from xmcbench.leaderboard.losses import loss_charts
 from xmcbench.leaderboard.points import Scatter, Spot
 from xmcbench.leaderboard.rows import Cost, Row, apart, rows, shared_name
 from xmcbench.metrics import protocol
-from xmcbench.output import escaping
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json
@@ -98,7 +97,6 @@ def coverage(made: Curve) -> Lines:
         lines=tuple(Line(line.label, tuple(_runs(made, line)), line.flat) for line in made.lines),
         foot=f"{_how(made.filter)}; bands: lowest to highest seed; dotted: ignores pairs{stale}",
         notes=(*notes, *([f"Missing: {'; '.join(made.missing)}."] if made.missing else [])),
-        points=as_csv(made),
     )
 
 
@@ -156,19 +154,6 @@ def tradeoff(
         )
         for row, cost in chosen
     ]
-    head = ("dataset", "setting", "machine", "method", "metric", "value", "seconds", "filter", "protocol")
-    lines = [
-        [
-            cell.dataset,
-            where[0].slug,
-            where[1],
-            spot.name.rstrip(DAGGER),
-            _COSTS,
-            f"{spot.value:.4f}",
-            f"{spot.cost:.3f}",
-        ]
-        for spot in spots
-    ]
     dagger = f" {DAGGER}: see the notes of the table." if any(row.marks for row, _ in chosen) else ""
     return Scatter(
         stem=f"{cell.dataset.lower()}-cost-{_slug(_COSTS)}",
@@ -178,7 +163,6 @@ def tradeoff(
         foot=f"{where[1]}; {_how(filter_name)}. Filled and joined: on the Pareto front."
         + (f" Below half of the best: {low}." if far else "")
         + dagger,
-        points=escaping.csv_file([[*head], *([*line, filter_name, str(protocol.VERSION)] for line in lines)]),
     )
 
 
@@ -214,25 +198,18 @@ def budget(records: Sequence[Record], filter_name: str, standing: Standing | Non
     )[:_LINES]
     budgets = sorted({texts for _, _, points in chosen for texts in points})
     first = next((texts for texts in budgets if texts), 1)
-    cell, lines, table, marks = kept[0][0][1].cell, [], list[list[str]](), False
+    cell, lines, marks = kept[0][0][1].cell, [], False
     for name, placed, points in chosen:
         notes = (standing or Standing()).problems(record for _, record in placed)
         marks |= bool(notes)
         run = tuple(_point(math.log2(1 + texts / first), point) for texts, point in points.items())
         lines.append(Line(f"{name}{DAGGER}" if notes else name, (run,)))
-        for texts, point in points.items():
-            values = [f"{100 * value:.4f}" for value in (point.value, point.low, point.high, point.half_width)]
-            what = [cell.dataset, cell.setting.slug, name, str(texts), _BUDGETS]
-            table.append([*what, *values, filter_name, str(protocol.VERSION)])
-    figures = ("value", "lowest_seed", "highest_seed", "half_width")
-    head = ["dataset", "setting", "method", "texts", "metric", *figures, "filter", "protocol"]
     return Lines(
         stem=f"{cell.dataset.lower()}-{cell.setting.slug}-budget-{_slug(_BUDGETS)}",
         title=f"{_BUDGETS} by training budget, {cell.dataset}, {cell.setting.title}",
         axis=_budget_axis(budgets, first),
         lines=tuple(lines),
         foot=f"{_how(filter_name)}; bands: lowest to highest seed" + (f"; {DAGGER} stale or mixed" if marks else ""),
-        points=escaping.csv_file([head, *table]),
     )
 
 

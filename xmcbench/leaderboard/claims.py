@@ -124,7 +124,7 @@ def _row(side: Side, records: Sequence[Record], source: Source, preset: str, sta
 
 
 def _is_row(record: Record, row: str, printed: Ablation, standing: Standing) -> bool:
-    """Whether it is this row of the ablation, with all other parameters as a preset has them."""
+    """Return whether it is this row of the ablation, with all other parameters as a preset has them."""
     variant = without_switches(record.method.variant, printed.switches)
     return (
         record.method.title == printed.method
@@ -134,7 +134,7 @@ def _is_row(record: Record, row: str, printed: Ablation, standing: Standing) -> 
 
 
 def _is_unchanged(record: Record, variant: str, standing: Standing, ignored: Collection[str] = ()) -> bool:
-    """Whether its parameters are those of its preset, the ignored ones left out.
+    """Return whether its parameters are those of its preset, except for the ignored ones.
 
     The variant names changed parameters, but not those that it describes: a row with another number of steps looks like
     one of the preset. Only the preset tells.

@@ -1,4 +1,4 @@
-"""Whether records fit on one board: their figures are possible, and they are from the same data."""
+"""Checks that records fit on one board: figures are possible, and from the same data."""
 
 from __future__ import annotations
 

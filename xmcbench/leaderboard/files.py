@@ -10,7 +10,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from xmcbench.errors import StorageError, UsageError
-from xmcbench.leaderboard import charts, markup, site
+from xmcbench.leaderboard import charts, curves, markup, site
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
 from xmcbench.leaderboard.canvas import Chart
 from xmcbench.leaderboard.curves import Curve
@@ -62,7 +62,7 @@ def files(
             made[f"{page.name}.md"] = _markdown(page, cited)
             drawn |= {f"{FIGURES}/{chart.stem}.svg": _svg(chart) for chart in figures}
         elif layout == "csv":
-            made |= {f"{FIGURES}/{chart.stem}.csv": chart.points for chart in figures}
+            made |= {f"{FIGURES}/{chart.stem}.csv": escaping.csv_file([*chart.points()]) for chart in figures}
         elif layout == "json":
             made[f"{page.name.lower()}.json"] = _json(page, tables, cited)
         for table in tables:
@@ -77,8 +77,7 @@ def files(
 
 def curve_files(made: Curve) -> dict[str, str]:
     """The two files of a coverage curve: its chart and its points."""
-    chart = charts.coverage(made)
-    return {f"{made.stem}.svg": _svg(chart), f"{made.stem}.csv": chart.points}
+    return {f"{made.stem}.svg": _svg(charts.coverage(made)), f"{made.stem}.csv": curves.as_csv(made)}
 
 
 def _svg(chart: Chart) -> str:

@@ -63,7 +63,7 @@ class Lines(Chart):
     of_methods: bool = True
 
     def draw(self) -> str:
-        """The chart as an SVG document; it is higher if there are many lines."""
+        """Return the chart as an SVG document; it is higher if there are many lines."""
         names = canvas.short_names([line.name for line in self.lines])
         right = WIDTH - 30 - LETTER * max(map(len, names))
         points = [point for line in self.lines for point in line.points]
@@ -95,6 +95,14 @@ class Lines(Chart):
             parts.append(f'<path class="l{color}" stroke-opacity=".6"{dashes} d="{path}"/>')
             parts.append(canvas.text(right + 17, height + 4, name))
         return canvas.frame(self, parts, max(BOTTOM + 40, *heights), self._description())
+
+    def points(self) -> Iterator[list[str]]:
+        """Yield the head of a table of its points, and its lines."""
+        yield ["chart", "line", "x", "value", "lowest_seed", "highest_seed"]
+        for line in self.lines:
+            for point in line.points:
+                values = (point.x, point.value, point.low, point.high)
+                yield [self.title, line.name, *(f"{value:.10g}" for value in values)]
 
     def _description(self) -> str:
         """The lines in words: every point, or the ends of a line with many."""

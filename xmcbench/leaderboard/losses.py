@@ -14,7 +14,6 @@ from typing import Any
 from xmcbench.leaderboard import canvas
 from xmcbench.leaderboard.lines import Axis, Line, Lines, Point
 from xmcbench.leaderboard.rows import group_rows, names, slug
-from xmcbench.output import escaping
 from xmcbench.records import Record
 
 #: Numbers up to this can be drawn: their sums and differences are finite.
@@ -62,20 +61,13 @@ def _chart(title: str, stem: str, found: Mapping[tuple[Point, ...], Sequence[str
         axis = Axis(0, longest, tuple(zip(ticks, canvas.tick_texts(ticks), strict=True)), "steps")
     else:
         axis = Axis(0, 100, tuple((tick, f"{tick}") for tick in range(0, 101, 20)), "% of the steps of each line")
-    table = [["chart", "method", "step", "value", "lowest_seed", "highest_seed"]]
     lines = []
     for points, rows in shown:
         width = 1.0 if len(lengths) == 1 else 100 / points[-1].x
         run = tuple(Point(width * point.x, point.value, point.low, point.high) for point in points)
         lines.append(Line("; ".join(rows), (run,)))
-        for row in rows:
-            table += [
-                [title, row, f"{point.x:.15g}", *(f"{value:.6g}" for value in (point.value, point.low, point.high))]
-                for point in points
-            ]
     foot = "each point: the mean since the previous one; bands: lowest to highest seed"
     more = f"; {len(found) - len(shown)} more lines are not drawn" if len(found) > len(shown) else ""
-    csv = escaping.csv_file(table)
     return Lines(
         stem=stem,
         title=title,
@@ -84,7 +76,6 @@ def _chart(title: str, stem: str, found: Mapping[tuple[Point, ...], Sequence[str
         digits=3,
         of_methods=of_methods,
         foot=foot + more,
-        points=csv,
     )
 
 
@@ -97,7 +88,7 @@ def _trainings(record: Record) -> Iterator[tuple[tuple[str, str], Mapping[float,
 
 
 def _is_training(note: Any) -> bool:
-    """Whether a note follows the convention: steps ascending, all values numbers."""
+    """Return whether a note follows the convention: steps ascending, all values numbers."""
     if not isinstance(note, Mapping):
         return False
     losses, curve = note.get("losses"), note.get("curve")

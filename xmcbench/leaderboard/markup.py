@@ -19,7 +19,7 @@ _FAMILIES = {"P": "Precision", "R": "Recall"}
 
 
 class Emphasis(NamedTuple):
-    """What a format puts before and after the best figure of a column, the second, and a published one."""
+    """The marks of a format before and after the best figure of a column, the second, and a published one."""
 
     best: tuple[str, str]
     second: tuple[str, str]

@@ -19,7 +19,6 @@ from xmcbench.leaderboard.rows import borrow, for_tuning, group_rows, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import friedman, protocol
 from xmcbench.metrics.friedman import Friedman
-from xmcbench.output import escaping
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
 from xmcbench.storage.reading import read_text
@@ -147,7 +146,7 @@ def overall(
 
 
 def table(made: Overall) -> Table:
-    """The ranking as a table: average rank, its interval or the ranks, win rate, and the metric on method dataset."""
+    """The ranking as a table: average rank, its interval or the ranks, win rate, and the metric on each dataset."""
     lines = []
     for method in made.methods:
         figures = [f"{100 * method.values[name]:.2f}" for name in made.datasets]
@@ -161,7 +160,7 @@ def table(made: Overall) -> Table:
 
 
 def caption(made: Overall) -> str:
-    """What is ranked, Friedman's test, and the critical difference."""
+    """The caption: methods and datasets, Friedman's test, and the critical difference."""
     parts = [
         f"{made.setting.title.capitalize()}: average rank by {made.metric} (1 is best) over "
         f"{', '.join(made.datasets)}; metric protocol {protocol.VERSION}, each dataset with its own filter. Only ranks "
@@ -180,25 +179,6 @@ def without_cells(made: Overall) -> str:
     """The methods that lack a dataset, in one line; empty if none does."""
     listed = "; ".join(f"{name} ({', '.join(lacking)})" for name, lacking in sorted(made.left_out.items()))
     return f"Not ranked, because a dataset is missing: {listed}." if listed else ""
-
-
-def as_csv(made: Overall) -> str:
-    """One line per method and dataset: average rank, interval, win rate, and the metric on the dataset in percent.
-
-    The columns are the same for any datasets, because a generated file is recognized by them. Without an interval, its
-    two fields are empty.
-    """
-    lines = [
-        ["setting", "metric", "method", "average_rank", "low", "high", "wins", "dataset", "value", "protocol", "marks"]
-    ]
-    for method in made.methods:
-        low, high = (f"{end:.4f}" for end in method.interval) if method.interval else ("", "")
-        figures = [f"{method.rank:.4f}", low, high, f"{method.wins:.4f}"]
-        for name in made.datasets:
-            on = [name, f"{100 * method.values[name]:.4f}"]
-            how = [str(protocol.VERSION), " ".join(method.marks)]
-            lines.append([made.setting.slug, made.metric, method.name, *figures, *on, *how])
-    return escaping.csv_file(lines)
 
 
 def chart(made: Overall) -> Ranking:
@@ -221,7 +201,6 @@ def chart(made: Overall) -> Ranking:
         label="average rank, 1 is best",
         spots=tuple(spots),
         foot=tied or "no critical difference",
-        points=as_csv(made),
     )
 
 

@@ -27,11 +27,23 @@ class Spot:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scatter(Chart):
-    """Values by their costs, on a logarithmic axis, with names beside them; the Pareto front is joined by steps."""
+class _Spots(Chart):
+    """A chart of points. label: of its horizontal axis."""
 
     label: str
     spots: tuple[Spot, ...]
+
+    def points(self) -> Iterator[list[str]]:
+        """Yield the head of a table of its points, and its lines."""
+        yield ["chart", "name", "value", "cost", "low", "high"]
+        for spot in self.spots:
+            values = (spot.value, spot.cost, spot.low, spot.high)
+            yield [self.title, spot.name, *(f"{value:.10g}" for value in values)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scatter(_Spots):
+    """Values by their costs, on a logarithmic axis, with names beside them; the Pareto front is joined by steps."""
 
     def front(self) -> list[Spot]:
         """The points that no other one beats, the cheapest first."""
@@ -68,11 +80,8 @@ class Scatter(Chart):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ranking(Chart):
-    """Values one below the other, each with its interval: rows whose intervals overlap are not told apart."""
-
-    label: str
-    spots: tuple[Spot, ...]
+class Ranking(_Spots):
+    """Values one below the other, each with its interval: rows whose intervals overlap are statistically tied."""
 
     def draw(self) -> str:
         """The chart as an SVG document; its height grows with the number of rows."""
@@ -146,6 +155,6 @@ def _overlap(one: Box, other: Box) -> bool:
 
 
 def _beats(one: Spot, other: Spot) -> bool:
-    """Whether a point is at least as good and as cheap as another, and better or cheaper."""
+    """Return whether a point is at least as good and as cheap as another, and better or cheaper."""
     no_worse = one.value >= other.value and one.cost <= other.cost
     return no_worse and (one.value > other.value or one.cost < other.cost)

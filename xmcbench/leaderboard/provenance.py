@@ -1,4 +1,4 @@
-"""What a row is made of: whether it needs pairs, which models it starts from, what these were trained on.
+"""The provenance of rows: need for pairs, models that they start from, and the training data of these.
 
 A note of a record describes a model if it has a ``name``, a ``source`` and a ``sha256``, at any depth. ``parameters``,
 ``width`` and ``card`` (``training_sets``, ``license``) are shown if they are there.
@@ -59,7 +59,7 @@ def kinds(record: Record) -> tuple[str, ...]:
 
 
 def notes(records: Iterable[Record]) -> tuple[str, ...]:
-    """A note on model model that rows start from and that was trained outside: on what, according to the model card."""
+    """Notes on models that rows start from and that were trained on other data, according to their model cards."""
     found = (model for record in records for model in models(record) if model.outside)
     return tuple(dict.fromkeys(f"starts from {model.name}, which was trained on {_outside(model)}" for model in found))
 

@@ -59,7 +59,7 @@ class Ablation:
 
 @dataclass(frozen=True)
 class Side:
-    """What a claim compares: a method under a setting, or a row of the ablation, by its printed number."""
+    """A side of a claim: a method under a setting, or a row of the ablation, by its printed number."""
 
     setting: Setting
     method: str | None = None
@@ -68,7 +68,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Claim:
-    """That one side has higher figures than the other, in a few words."""
+    """The claim that one side has higher figures than the other, in a few words."""
 
     text: str
     better: Side
@@ -129,17 +129,17 @@ class _Erratum(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def of_columns(self) -> bool:
-        """Whether it applies to a whole column: it names neither dataset nor method."""
+        """Return whether it applies to a whole column, because it names neither dataset nor method."""
         return self.datasets is None and self.methods is None
 
     def about(self, table: str, dataset: str | None = None, method: str | None = None) -> bool:
-        """Whether it applies to the figures of a row, or of a table."""
+        """Return whether it applies to the figures of a row, or of a table."""
         wanted = ((self.tables, table), (self.datasets, dataset), (self.methods, method))
         return all(names is None or value in names for names, value in wanted)
 
 
 class _AblationFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the published ablation is; switches: parameter -> (head of its column, meaning)."""
+    """The files of a published ablation; switches: parameter -> (head of its column, meaning)."""
 
     file: str
     method: str
@@ -287,7 +287,7 @@ def _claim(described: _ClaimFile, source: Source) -> Claim:
     sides = []
     for side in (described.better, described.worse):
         if (side.method is None) == (side.row is None):
-            raise ValueError(f"the claim {described.claim!r} must name a method or a row on side side")
+            raise ValueError(f"the claim {described.claim!r} must name a method or a row on each side")
         setting = Setting.of(side.setting, side.ratio, side.by)
         if side.row and source.ablation:
             setting = source.ablation.setting

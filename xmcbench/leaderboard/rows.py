@@ -81,7 +81,7 @@ def rows(records: Iterable[Record], filter_name: str, standing: Standing | None 
 
 
 def for_tuning(dataset: str) -> bool:
-    """Whether a dataset exists to choose hyperparameters, by its name; what is chosen there is not compared there."""
+    """Return whether a dataset is for tuning, by its name: rows tuned there are not compared there."""
     return dataset.lower().endswith("-dev")
 
 

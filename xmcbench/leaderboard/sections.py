@@ -30,7 +30,7 @@ _HEADS = (
 
 @dataclass(frozen=True)
 class Context:
-    """What all sections of a board are made with.
+    """The context of all sections of a board.
 
     printed: published figures. standing: today's code, by which stale rows are marked. runs: the folder of the records,
     for commands that are printed; empty for the default of these.

@@ -85,7 +85,7 @@ def metric_table(
     else:
         metrics = [metric for metric in metrics if any(metric in row.figures for _, row in published)]
     several_seeds = any(len(row.seeds) > 1 for row in rows)
-    measured = _ranked_cells([[row.figures[metric] for metric in metrics] for row in rows])
+    measured = _cells_with_ranks([[row.figures[metric] for metric in metrics] for row in rows])
     lines = [
         TableLine(row.name, (*cells, *([_seeds(row)] if several_seeds else [])), notes=row.marks, kinds=row.kinds)
         for row, cells in zip(rows, measured, strict=True)
@@ -96,7 +96,7 @@ def metric_table(
     ]
     for position, (number, row) in enumerate(printed):
         cells = [
-            _published_cell(row, metric, column[position]) if metric in row.figures else TableCell()
+            _cell_of_published(row, metric, column[position]) if metric in row.figures else TableCell()
             for metric, column in zip(metrics, ranks, strict=True)
         ]
         lines.append(TableLine(row.method, (*cells, *([TableCell()] if several_seeds else [])), number))
@@ -141,7 +141,7 @@ def group_table(rows: Sequence[Row], groups: Sequence[str], name: str, caption: 
     """Some metrics of each group of labels (see ``xmcbench.metrics.views``), side by side."""
     rows = [row for row in rows if all(group in row.views for group in groups)]
     pairs = [(group, metric) for group in groups for metric in OF_GROUPS]
-    measured = _ranked_cells([[row.views[group][metric] for group, metric in pairs] for row in rows])
+    measured = _cells_with_ranks([[row.views[group][metric] for group, metric in pairs] for row in rows])
     lines = [
         TableLine(row.name, tuple(cells), notes=row.marks, kinds=row.kinds)
         for row, cells in zip(rows, measured, strict=True)
@@ -230,7 +230,7 @@ def _is_tied(first: Estimate, second: Estimate) -> bool:
     return _percent(first.value) == _percent(second.value) or apart <= hypot(first.half_width, second.half_width)
 
 
-def _published_cell(row: PublishedRow, metric: str, rank: int | None) -> TableCell:
+def _cell_of_published(row: PublishedRow, metric: str, rank: int | None) -> TableCell:
     figure = row.figures[metric]
     return TableCell(figure, "", rank, row.notes.get(metric, ()), float(Decimal(figure) / 100))
 
@@ -251,7 +251,7 @@ def _ranks_as_printed(figures: Sequence[tuple[int, str]]) -> list[int | None]:
     ]
 
 
-def _ranked_cells(lines: Sequence[Sequence[Estimate]]) -> list[list[TableCell]]:
+def _cells_with_ranks(lines: Sequence[Sequence[Estimate]]) -> list[list[TableCell]]:
     """The cells of measured figures, ranked column by column."""
     by_column = [ranks(column) for column in zip(*lines, strict=True)]
     return [

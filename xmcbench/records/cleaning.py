@@ -90,7 +90,7 @@ def kinds(store: Store) -> set[str]:
     return {UNFINISHED, *_OF_RECORDS, *_OF_METHODS, *made - {CONTENT}}
 
 
-def freed(store: Store, chosen: Iterable[Item]) -> int:
+def count_freed_bytes(store: Store, chosen: Iterable[Item]) -> int:
     """Bytes that the removal of items frees: a file with several links is gone with the last of them."""
     links: Counter[int] = Counter()
     found: dict[int, os.stat_result] = {}
@@ -102,7 +102,7 @@ def freed(store: Store, chosen: Iterable[Item]) -> int:
 
 
 def in_use(item: Item) -> bool:
-    """Whether a running cell uses an item. Nothing is written."""
+    """Return whether a running cell uses an item, without writing anything."""
     if not item.lock.exists():
         return False
     if item.lock.suffix == CLAIM:
@@ -117,12 +117,12 @@ def in_use(item: Item) -> bool:
 def remove(store: Store, chosen: Iterable[Item]) -> list[Item]:
     """Remove items; returns those that stay, because a running cell uses them. Raises StorageError."""
     try:
-        return [item for item in chosen if not _removed(item)]
+        return [item for item in chosen if not _remove_item(item)]
     finally:
         forget_content(store.artifacts)
 
 
-def _removed(item: Item) -> bool:
+def _remove_item(item: Item) -> bool:
     lock = Claim(item.lock) if item.lock.suffix == CLAIM else exclusive(item.lock, wait=False)
     with lock as claim:
         if not claim.held:

@@ -65,7 +65,7 @@ def _pack_setting(store: Store, setting: Path) -> int:
 def _pack_files(store: Store, setting: Path, own: Mapping[str, Path], own_ranks: Mapping[str, Path]) -> int:
     packed, archive = store.root / "records" / f"{setting}{LINES}", store.root / "ranks" / f"{setting}{ARCHIVE}"
     known, lines, unreadable = dict[str, Record](), dict[str, bytes](), list[bytes]()
-    for line in store.packed(packed):
+    for line in store.read_packed(packed):
         if isinstance(line.record, Record):
             name = line.record.cell.path.name
             known[name], lines[name] = line.record, line.content
@@ -90,7 +90,7 @@ def _pack_files(store: Store, setting: Path, own: Mapping[str, Path], own_ranks:
 
 
 def _fits(store: Store, record: Record, ranks: Path) -> bool:
-    """Whether a file holds the ranks of a record."""
+    """Return whether a file holds the ranks of a record."""
     try:
         store.ranks_in(record, store.truth(record), ranks)
     except StorageError:

@@ -34,7 +34,7 @@ def as_json(record: Record) -> dict[str, Any]:
     return values
 
 
-def sealed(record: Record) -> Record:
+def seal(record: Record) -> Record:
     """The record with the checksum of its content."""
     return msgspec.structs.replace(record, sha256=_seal(as_json(record)))
 

@@ -20,7 +20,7 @@ from xmcbench.processes.claim import CLAIM, Claim, sweep_claims
 from xmcbench.records.packed import ARCHIVE, LINES, Line, read_lines
 from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record
-from xmcbench.records.record_json import DamagedRecord, as_json, check_readable, read_record, sealed
+from xmcbench.records.record_json import DamagedRecord, as_json, check_readable, read_record, seal
 from xmcbench.setting import Subset
 from xmcbench.storage.artifacts import SHARED, TRAINED, sweep_stores
 from xmcbench.storage.atomic import make_folder, move, on_disk_of, write_json
@@ -84,21 +84,21 @@ class Store:
         return self._file("ranks", cell, ".npz")
 
     def log_path(self, cell: Cell) -> Path:
-        """What the cell's process printed."""
+        """The output of the cell's process."""
         return self._file("logs", cell, ".log")
 
-    def packed_records_path(self, cell: Cell) -> Path:
+    def lines_path(self, cell: Cell) -> Path:
         """The file with the packed records of the cell's dataset and setting."""
         return self.root / "records" / f"{cell.path.parent}{LINES}"
 
-    def packed_ranks_path(self, cell: Cell) -> Path:
+    def archive_path(self, cell: Cell) -> Path:
         """The archive with the packed ranks of the cell's dataset and setting."""
         return self.root / "ranks" / f"{cell.path.parent}{ARCHIVE}"
 
     def place(self, cell: Cell) -> Path:
         """The place of the cell's record on a board, for messages: its own file, or the packed file and its name."""
         path = self.record_path(cell)
-        return path if path.exists() else self.packed_records_path(cell) / cell.path.name
+        return path if path.exists() else self.lines_path(cell) / cell.path.name
 
     def truth_path(self, dataset: str, truth_sha256: str) -> Path:
         """The true pairs of a dataset, to which ranks refer."""
@@ -175,20 +175,22 @@ class Store:
 
     def find(self, cell: Cell) -> Record | None:
         """The cell's record, or None. A file of its own takes precedence over a packed record."""
-        return _read(self.record_path(cell)) or self._packed(cell)  # packing writes the latter, then removes the former
+        return _read(self.record_path(cell)) or self._find_packed(
+            cell
+        )  # packing writes the latter, then removes the former
 
     def sound(self, cell: Cell) -> Record | None:
         """The cell's record; None where it is damaged too, because then it has no result that could be lost."""
         try:
             return self.find(cell)
         except DamagedRecord:
-            return self._packed(cell)
+            return self._find_packed(cell)
 
-    def _packed(self, cell: Cell) -> Record | None:
-        records = (line.record for line in self.packed(self.packed_records_path(cell)))
+    def _find_packed(self, cell: Cell) -> Record | None:
+        records = (line.record for line in self.read_packed(self.lines_path(cell)))
         return next((record for record in records if isinstance(record, Record) and record.key == cell.key), None)
 
-    def packed(self, path: Path) -> list[Line]:
+    def read_packed(self, path: Path) -> list[Line]:
         """The lines of a packed file, which is read once unless it changes. Raises StorageError."""
         try:
             state = path.stat()
@@ -200,7 +202,7 @@ class Store:
         return self._lines[path][1]
 
     def is_packed(self) -> bool:
-        """Whether there are packed records: then it is a board."""
+        """Return whether it is a board: whether there are packed records."""
         return any((self.root / "records").glob(f"*/*{LINES}"))
 
     def write(self, record: Record, staged: Store | None = None) -> Record:
@@ -216,7 +218,7 @@ class Store:
             check_readable(record)
         except ValueError as error:
             raise StorageError(f"the record of {record.name} cannot be written: {error}") from error
-        written = sealed(record)
+        written = seal(record)
         if written.finished and staged is not None:
             self._take_over(written, staged)
         elif written.finished or not self._has_result(record.cell):
@@ -257,7 +259,7 @@ class Store:
         return earlier is not None and earlier.finished
 
     def has_predictions(self, record: Record) -> bool:
-        """Whether the predictions that a record was scored from are here, unchanged."""
+        """Return whether the predictions of a record are here, unchanged."""
         path = self.predictions_path(record.cell)
         try:
             return record.predictions is not None and sha256_file(path) == record.predictions.sha256
@@ -322,7 +324,7 @@ class Store:
             # After the files: a record that is packed meanwhile is not missed.
             for path in self._files_of_records(LINES):
                 try:
-                    lines = self.packed(path)
+                    lines = self.read_packed(path)
                 except StorageError as error:
                     found.append((path, error))
                     continue
@@ -345,7 +347,7 @@ class Store:
                 return read_record(path).cell.dataset
         for path in sorted(folder.glob(f"*{LINES}")):
             with suppress(StorageError):
-                for line in self.packed(path):
+                for line in self.read_packed(path):
                     if isinstance(line.record, Record):
                         return line.record.cell.dataset
         return None
@@ -364,7 +366,7 @@ class Store:
         """The ranks of a record. Raises StorageError if they are missing or not those of the record."""
         if record.ranks is None:
             raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again with --force")
-        path, packed = self.ranks_path(record.cell), self.packed_ranks_path(record.cell)
+        path, packed = self.ranks_path(record.cell), self.archive_path(record.cell)
         try:
             return self.ranks_in(record, truth, path)
         except StorageError:
@@ -406,7 +408,7 @@ def _read(path: Path) -> Record | None:
 
 
 def _holds(path: Path, subset: Subset) -> bool:
-    """Whether the file holds the pairs of the subset; one that is damaged is written again."""
+    """Return whether the file holds the pairs of the subset; a damaged file is written again."""
     if not path.exists():
         return False
     try:

@@ -183,7 +183,7 @@ def _check_names(record: Record, titles: Mapping[str, str]) -> None:
 
 
 def _skeleton_of_title(title: str) -> str:
-    """What stands before a parenthesis: a variant follows there."""
+    """The skeleton of a title without the variant in parentheses."""
     return skeleton(title.partition("(")[0])
 
 
