@@ -1,4 +1,4 @@
-"""What drawings have to hold."""
+"""Checks of charts."""
 
 import xml.etree.ElementTree as ET
 
@@ -9,7 +9,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture(scope="session")
 def check_boxes():
-    """Raises unless all texts of a drawing, with the letters at their widest, lie in it and apart from each other."""
+    """Raise an error unless all texts of a chart, with letters at their widest, lie in it and apart."""
 
     def check(drawing):
         root = ET.fromstring(drawing)

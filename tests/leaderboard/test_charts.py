@@ -29,7 +29,7 @@ def texts(chart):
     return [element.text for element in ET.fromstring(chart.draw()).iter(f"{SVG}text")]
 
 
-def described(chart):
+def description(chart):
     return ET.fromstring(chart.draw()).find(f"{SVG}desc").text
 
 
@@ -58,10 +58,10 @@ def at(record, method, *ratios, value=0.5, **more):
 
 
 def test_a_chart_has_one_row_per_method_and_the_best_eight(record, altered):
-    made = [each for place in range(10) for each in at(record, f"m{place}", 0, 0.01, 1, value=place / 20)]
+    made = [found for place in range(10) for found in at(record, f"m{place}", 0, 0.01, 1, value=place / 20)]
     better = [
-        altered(each, (("method", "variant"), "another"))  # fewer results than the row of the same method
-        for each in at(record, "m9", 0, 1, value=0.9, k=2)
+        altered(found, (("method", "variant"), "another"))  # fewer results than the row of the same method
+        for found in at(record, "m9", 0, 1, value=0.9, k=2)
     ]
     flat = record("flat", value=0.01, supervision="unused")
     (chart, *_) = charts.of_dataset(by_setting([*made, *better, flat]), "self", Standing())
@@ -106,7 +106,7 @@ def test_rows_of_one_method_are_told_apart():
     assert canvas.short_names(names) == ["ICT (small)", "ICT (hour, all-MiniLM-L6-v2,\u2026", "BM25\u2020"]
     line = Line("ICT (small)", ((Point(0, 1, 1, 1), Point(1, 2, 2, 2)),))
     chart = lines_of(line, replace(line, name=names[1]))
-    dashes = [each.get("stroke-dasharray") for each in ET.fromstring(chart.draw()).iter(f"{SVG}path")]
+    dashes = [path.get("stroke-dasharray") for path in ET.fromstring(chart.draw()).iter(f"{SVG}path")]
     assert dashes.count("7 4") == 1
 
 
@@ -131,32 +131,34 @@ def test_what_another_row_beats_is_not_on_the_front():
         spot("between", 60, 10),
         spot("equal to between", 60, 10),
     )
-    assert [each.name for each in chart.front()] == ["cheap", "between", "equal to between", "slow and best"]
-    assert "cheap (50.00; 1), between (60.00; 10)" in described(chart)
+    assert [point.name for point in chart.front()] == ["cheap", "between", "equal to between", "slow and best"]
+    assert "cheap (50.00; 1), between (60.00; 10)" in description(chart)
 
 
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, max_size=12))
 def test_a_front_is_what_no_row_dominates(pairs):
-    front = {each.name for each in scatter(*(spot(f"{i}", *pair) for i, pair in enumerate(pairs))).front()}
+    front = {point.name for point in scatter(*(spot(f"{i}", *pair) for i, pair in enumerate(pairs))).front()}
     for place, (value, cost) in enumerate(pairs):
         beaten = any(v >= value and c <= cost and (v, c) != (value, cost) for v, c in pairs)
         assert (f"{place}" in front) == (not beaten)
 
 
 def test_times_are_of_one_class_of_machine_and_hold_everything(record, altered):
-    """That with the most methods. Reused artifacts and the predictions for all test instances count."""
+    """The class with the most methods. Reused artifacts and the predictions for all test instances count."""
 
-    def timed(name, value, **measured):
-        parts = ((("measured", key), each) for key, each in measured.items())
+    def with_times(name, value, **measured):
+        parts = ((("measured", key), value) for key, value in measured.items())
         return altered(record(name, value=value), *parts)
 
-    fast = timed("a", 0.5, wall_s={"fit": 1.0}, reused_s=20.0, predict_ms_per_instance=500.0)
-    others = [timed(name, 0.4, wall_s={"fit": 2.0}, reused_s=0.0, predict_ms_per_instance=0.0) for name in ("b", "c")]
+    fast = with_times("a", 0.5, wall_s={"fit": 1.0}, reused_s=20.0, predict_ms_per_instance=500.0)
+    others = [
+        with_times(name, 0.4, wall_s={"fit": 2.0}, reused_s=0.0, predict_ms_per_instance=0.0) for name in ("b", "c")
+    ]
     elsewhere = [record(name, processor="Q") for name in ("a", "d")]
     chart = charts.tradeoff({EZ: [fast, *others, *elsewhere]}, "self")
     tests = fast.counts["test"]
-    assert [(each.name, each.cost) for each in chart.spots] == [("A", 21 + tests / 2), ("B", 2.0), ("C", 2.0)]
+    assert [(point.name, point.cost) for point in chart.spots] == [("A", 21 + tests / 2), ("B", 2.0), ("C", 2.0)]
     assert [(line["name"], line["value"]) for line in table(chart)] == [("A", "50"), ("B", "40"), ("C", "40")]
     assert chart.foot.startswith(fast.environment.hardware.kind)
     assert charts.tradeoff({EZ: [fast, others[0], *elsewhere]}, "self") is None
@@ -165,7 +167,7 @@ def test_times_are_of_one_class_of_machine_and_hold_everything(record, altered):
 def test_stale_rows_and_those_far_below_the_others_are_named(record):
     made = [record("ict", value=0.8), record("a", value=0.7), record("b", value=0.6), record("c", value=0.1)]
     chart = charts.tradeoff({EZ: made}, "self", Stale())
-    assert [each.name for each in chart.spots] == ["ICT\u2020", "A", "B"]
+    assert [point.name for point in chart.spots] == ["ICT\u2020", "A", "B"]
     assert "Below half of the best: C 10.0. \u2020: see the notes of the table." in chart.foot
 
 
@@ -184,7 +186,9 @@ def trained(record, altered):
     def make(method, steps, value, seed=0, note=None, **parameters):
         note = {"texts": 64 * steps, "parameters": ["steps"]} if note is None else note
         made = record(method, seed, value, notes={"budget": note}, steps=steps, **parameters)
-        variant = ", ".join(["small", f"{steps} steps of 32", *(f"{name}={each}" for name, each in parameters.items())])
+        variant = ", ".join(
+            ["small", f"{steps} steps of 32", *(f"{name}={value}" for name, value in parameters.items())]
+        )
         return altered(made, (("method", "variant"), variant))
 
     return make
@@ -208,7 +212,7 @@ def test_rows_that_differ_in_their_budget_are_one_line(trained):
 
 def test_names_that_coincide_are_told_apart(trained, altered):
     records = [trained("ict", steps, 0.1, k=k) for steps in (0, 60, 240) for k in (1, 2)]
-    records = [altered(each, (("method", "variant"), "small")) for each in records]
+    records = [altered(found, (("method", "variant"), "small")) for found in records]
     assert charts.budget(records, "self").lines[0].name in ("ICT (small), k=1", "ICT (small), k=2")
 
 
@@ -244,15 +248,15 @@ def test_failed_rows_have_no_budget(trained, record):
 # Losses
 
 
-def training(points, *losses):
+def a_training(points, *losses):
     return {"losses": [*losses], "curve": [[step, *values] for step, *values in points], "batch": 32}
 
 
 def test_a_loss_is_the_mean_over_seeds_with_the_lowest_and_the_highest(record):
     first, second = loss_charts(
         [
-            record(seed=0, notes={"stage I": training([(1, 2.0, 0.5), (2, 1.0, 0.4)], "cluster", "label")}),
-            record(seed=1, notes={"stage I": training([(1, 3.0, 0.5), (2, 2.0, 0.4)], "cluster", "label")}),
+            record(seed=0, notes={"stage I": a_training([(1, 2.0, 0.5), (2, 1.0, 0.4)], "cluster", "label")}),
+            record(seed=1, notes={"stage I": a_training([(1, 3.0, 0.5), (2, 2.0, 0.4)], "cluster", "label")}),
             record(seed=2, status="failed"),
             record("untrained"),
         ],
@@ -269,23 +273,23 @@ def test_a_loss_is_the_mean_over_seeds_with_the_lowest_and_the_highest(record):
 
 
 def test_seeds_of_different_lengths_are_drawn_where_all_have_a_point(record):
-    notes = [{"t": training([(step, 1.0) for step in range(1, last)], "l")} for last in (9, 5, 2)]
-    (chart,) = loss_charts([record(seed=seed, notes=each) for seed, each in enumerate(notes[:2])], "x")
+    notes = [{"t": a_training([(step, 1.0) for step in range(1, last)], "l")} for last in (9, 5, 2)]
+    (chart,) = loss_charts([record(seed=seed, notes=note) for seed, note in enumerate(notes[:2])], "x")
     assert [point.x for point in chart.lines[0].points] == [1, 2, 3, 4]
     # One point is not a line.
-    assert not [*loss_charts([record(seed=seed, notes=each) for seed, each in enumerate(notes)], "x")]
+    assert not [*loss_charts([record(seed=seed, notes=note) for seed, note in enumerate(notes)], "x")]
 
 
 def test_neighboring_points_become_their_mean_weighted_by_their_steps(record):
     # 61 points need 21 of three; the first point stands for ten steps, the others for one each.
     first = [(step, float(step)) for step in range(10, 71)]
-    (chart,) = loss_charts([record(notes={"t": training(first, "l")})], "x")
+    (chart,) = loss_charts([record(notes={"t": a_training(first, "l")})], "x")
     points = chart.lines[0].points
     assert [point.x for point in points] == [*range(12, 70, 3), 70]
     assert points[0].value == pytest.approx((10 * 10 + 11 + 12) / 12)
     assert points[1].value == pytest.approx(14)
     assert points[-1].value == pytest.approx(70)
-    (kept,) = loss_charts([record(notes={"t": training(first[:30], "l")})], "x")
+    (kept,) = loss_charts([record(notes={"t": a_training(first[:30], "l")})], "x")
     assert [(point.x, point.value) for point in kept.lines[0].points] == first[:30]
 
 
@@ -314,7 +318,7 @@ def test_other_notes_are_not_trainings(record, note):
 
 def test_files_of_different_losses_have_different_names(record):
     points = [(1, 2.0, 2.0), (2, 1.0, 1.0)]
-    notes = {"stage I": training(points, "a b", "a-b"), "stage-i": training(points, "ä", "a" * 300)}
+    notes = {"stage I": a_training(points, "a b", "a-b"), "stage-i": a_training(points, "ä", "a" * 300)}
     stems = [chart.stem for chart in loss_charts([record(notes=notes)], "x")]
     assert len({*stems}) == 4
     assert all(len(stem) < 100 and stem.isascii() for stem in stems)
@@ -322,11 +326,11 @@ def test_files_of_different_losses_have_different_names(record):
 
 def test_losses_of_different_lengths_share_an_axis_of_percent_and_equal_ones_a_line(record):
     def row(name, steps):
-        return record(name, notes={"t": training([(step, 1 / step) for step in range(1, steps + 1)], "l")})
+        return record(name, notes={"t": a_training([(step, 1 / step) for step in range(1, steps + 1)], "l")})
 
     (same,) = loss_charts([row("a", 20), row("b", 20)], "x")
     assert {"steps", "0", "5", "10", "15", "20"} <= {*texts(same)}
-    assert described(same) == "By steps. A; B: 1 at 1, 0.05 at 20."
+    assert description(same) == "By steps. A; B: 1 at 1, 0.05 at 20."
     (apart,) = loss_charts([row("a", 20), row("b", 1_234_567 % 41)], "x")
     assert {"% of the steps of each line", "A", "B", "100"} <= {*texts(apart)}
 
@@ -374,7 +378,7 @@ def test_any_lines_are_drawn_with_nothing_cut_or_overlapping(check_boxes, chart)
 )
 def test_any_rows_are_drawn_with_nothing_cut_or_overlapping(check_boxes, spots):
     check_boxes(scatter(*spots).draw())
-    ranked = [replace(each, low=each.value - 1, high=each.value + 1) for each in spots]
+    ranked = [replace(point, low=point.value - 1, high=point.value + 1) for point in spots]
     check_boxes(Ranking(stem="x", title="x", foot="x", label="rank", spots=tuple(ranked)).draw())
 
 
@@ -409,12 +413,12 @@ def test_charts_have_a_dark_scheme_and_every_name_in_words():
     line = Line("TF-IDF (a long variant, of many words)", ((Point(0, 1, 1, 1), Point(1, 2, 2, 2)),))
     drawing = lines_of(line).draw()
     assert "prefers-color-scheme:dark" in drawing
-    assert "TF-IDF (a long variant, of many words): 1 at first, 2 at last." in described(lines_of(line))
+    assert "TF-IDF (a long variant, of many words): 1 at first, 2 at last." in description(lines_of(line))
 
 
 def test_names_are_inert(record, altered):
     changes = [(("method", "variant"), HOSTILE), (("environment", "hardware", "processor"), HOSTILE)]
-    note = {"t": training([(1, 2.0), (2, 1.0)], HOSTILE)}
+    note = {"t": a_training([(1, 2.0), (2, 1.0)], HOSTILE)}
     made = [
         altered(record(name, setting=setting, notes=note), (("method", "title"), f"{HOSTILE}{name}"), *changes)
         for name in "abc"

@@ -80,7 +80,7 @@ def test_the_half_width_of_a_point_is_that_of_the_table(record):
     ]
     (line,) = curve(made, "label", "P@5", "self").lines
     assert line.points[0].half_width == pytest.approx(0.035)
-    (row,) = rows([each for each in made if each.cell.setting.kind == "fs"], "self")
+    (row,) = rows([record for record in made if record.cell.setting.kind == "fs"], "self")
     assert line.points[0.5].half_width == pytest.approx(row.figures["P@5"].half_width)
     assert row.figures["P@5"].half_width > 0.1
 
@@ -92,7 +92,7 @@ def test_a_flat_line_that_lacks_a_seed_names_it(seven):
 
 def test_no_row_hides_behind_another_of_its_name(record, altered):
     made = [record(setting=Setting.at(share, "label"), value=k / 4, k=k) for share in (0, 0.01) for k in (1, 2)]
-    made = [altered(each, (("method", "variant"), "quick")) for each in made]
+    made = [altered(record, (("method", "variant"), "quick")) for record in made]
     drawn = curve(made, "label", "P@5", "self")
     assert [line.name for line in drawn.lines] == ["TFIDF (quick), k=1", "TFIDF (quick), k=2"]
 

@@ -40,14 +40,18 @@ def test_a_method_that_lacks_a_dataset_leaves_the_ranking(results):
     made = overall.overall(
         results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4), three=(0.1, 0.05, 0.1), best=(0.99, 0.9, None)), EZ, "P@1"
     )
-    assert [(each.name, round(each.rank, 2)) for each in made.methods] == [("ONE", 1.33), ("TWO", 1.67), ("THREE", 3.0)]
+    assert [(method.name, round(method.rank, 2)) for method in made.methods] == [
+        ("ONE", 1.33),
+        ("TWO", 1.67),
+        ("THREE", 3.0),
+    ]
     assert made.left_out == {"BEST": ["C"]}
     assert "BEST (C)" in overall.without_cells(made)
     assert made.test.p == pytest.approx(0.0970, abs=0.0001)
     assert made.methods[0].wins == pytest.approx(5 / 6)
     assert made.methods[0].values == {"A": 0.9, "B": 0.1, "C": 0.5}
     chosen = overall.overall(results(one=(0.9, 0.1, 0.5), best=(0.99, 0.9, None)), EZ, "P@1", ["A", "B"])
-    assert [each.name for each in chosen.methods] == ["BEST", "ONE"]
+    assert [method.name for method in chosen.methods] == ["BEST", "ONE"]
     assert chosen.test is None
 
 
@@ -79,7 +83,7 @@ def test_seeds_are_averaged_within_a_dataset(results, record, altered):
     records = results(one=(0.5, 0.5, 0.5), two=(0.4, 0.4, 0.4))
     records.append(altered(record(method="one", seed=1, value=0.1), (("cell", "dataset"), "A")))
     made = overall.overall(records, EZ, "P@1")
-    assert {each.name: each.values["A"] for each in made.methods} == {"ONE": pytest.approx(0.3), "TWO": 0.4}
+    assert {method.name: method.values["A"] for method in made.methods} == {"ONE": pytest.approx(0.3), "TWO": 0.4}
 
 
 def test_a_method_that_ignores_pairs_is_ranked_in_every_setting(record, altered):
@@ -95,11 +99,11 @@ def test_a_method_that_ignores_pairs_is_ranked_in_every_setting(record, altered)
     ignores = [on("A", "ignores", 0.5), on("A", "ignores", 0.9, EZ), on("B", "ignores", 0.6, EZ)]
     made = overall.overall([*looks, *ignores, on("C", "ignores", 0.7, EZ)], few, "P@1")
     assert made.datasets == ("A", "B")
-    assert [(each.name, each.values) for each in made.methods] == [
+    assert [(method.name, method.values) for method in made.methods] == [
         ("IGNORES", {"A": 0.5, "B": 0.6}),
         ("LOOKS", {"A": 0.3, "B": 0.3}),
     ]
-    assert [each.marks for each in made.methods] == [("measured without pairs, which this method ignores",), ()]
+    assert [method.marks for method in made.methods] == [("measured without pairs, which this method ignores",), ()]
     page = next(page for page in pages([*looks, *ignores], ()) if page.name == "over-datasets")
     assert [block.key for block in page.blocks if isinstance(block, Heading)] == ["ez", few.slug]
 
@@ -127,7 +131,9 @@ def test_results_of_different_data_under_one_name_are_refused(results, record, a
 
 def test_datasets_for_tuning_do_not_count(results, altered):
     records = results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4))
-    records = [altered(each, (("cell", "dataset"), "A-dev")) if each.cell.dataset == "C" else each for each in records]
+    records = [
+        altered(record, (("cell", "dataset"), "A-dev")) if record.cell.dataset == "C" else record for record in records
+    ]
     assert overall.overall(records, EZ, "P@1").datasets == ("A", "B")
 
 
@@ -180,8 +186,8 @@ def test_a_list_that_does_not_fit_is_refused(results, tmp_path, inside):
 
 def test_commands_take_the_datasets_of_the_list(inside, results):
     store = Store(Path("runs"))
-    for each in results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4)):
-        store.write(each)
+    for record in results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4)):
+        store.write(record)
     where = ("rank", "--setting", "ez", "--json")
     assert json.loads(inside(*where).stdout)["datasets"] == ["A", "B", "C"]
     (store.root / "overall.toml").write_text('ez = ["B", "A"]\n')
@@ -198,7 +204,7 @@ def test_the_chart_and_the_page(results, check_boxes):
     drawing = overall.chart(made).draw()
     check_boxes(drawing)
     root = ET.fromstring(drawing)
-    texts = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert [name for name in texts if name.isupper()] == ["ONE", "TWO", "THREE", "FOUR"]
     assert root.find("{http://www.w3.org/2000/svg}desc").text == (
         "average rank, 1 is best: ONE 1.33, TWO 1.67, THREE 3.00, FOUR 4.00."

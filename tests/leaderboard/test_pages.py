@@ -33,7 +33,7 @@ def test_pages_do_not_depend_on_the_order_of_records(some):
 
 
 def test_a_row_with_fewer_subsets_says_so_where_they_decide_the_labels(some):
-    page = files(pages([each for each in some if (each.cell.method, each.cell.seed) != ("a", 1)]))["tiny.md"]
+    page = files(pages([record for record in some if (record.cell.method, record.cell.seed) != ("a", 1)]))["tiny.md"]
     few = page[page.index("## Few-shot, 1% of the labels") :]
     said = "seen and unseen labels are those of the subset of seed 0 only"
     assert said in few[few.index("By label: seen, unseen") : few.index("By label: head")]
@@ -250,7 +250,7 @@ def test_what_a_card_declares_is_inert(record, altered):
 
 
 def test_a_table_leads_to_the_remark_on_a_method(record):
-    """Where a paragraph of the remark begins with the title of a method that is in the table."""
+    """The table links to a paragraph that begins with the title of one of its methods."""
     full = Setting.of("full")
     records = [record(name, setting=setting) for name in ("xr", "x") for setting in (Setting.of("ez"), full)]
     records += [record("a|b", setting=full)]
@@ -319,7 +319,7 @@ def test_the_latest_version_of_the_data_is_that_of_the_last_result(record, alter
     old, new, failed = at("2026-01-01", "1"), at("2026-01-02", "2"), at("2026-01-03", "3", status="failed")
     other = at("2026-01-01", "4", dataset="Other")
     kept, left_out = latest([new, old, failed, other])
-    assert ([each.key for each in kept], left_out) == ([new.key, other.key], {"Tiny": 2})
+    assert ([record.key for record in kept], left_out) == ([new.key, other.key], {"Tiny": 2})
 
 
 def test_two_default_filters_cannot_stand_on_one_board(some, altered):
@@ -337,13 +337,13 @@ def test_no_page_replaces_another(some, record, altered, name):
 
 
 def test_a_file_that_was_written_by_hand_is_not_replaced(tmp_path, some):
-    """Nothing is written where one is in the way; a generated file, also one with other content, gives way."""
+    """No file is written where one is in the way; a generated file, also one with other content, gives way."""
     made = files(pages(some))
     chart = next(name for name in made if name.endswith(".svg"))
     write(tmp_path, made)
     for name in ("README.md", chart):
         (tmp_path / name).write_text("by hand\n")
-        other = next(each for each in made if each not in (name, chart))
+        other = next(path for path in made if path not in (name, chart))
         (tmp_path / other).write_text(made[other] + " ")
         with pytest.raises(UsageError, match=f"{name} already exists and was not generated"):
             write(tmp_path, made)
@@ -369,14 +369,14 @@ def test_only_files_that_were_generated_under_their_name_are_removed(tmp_path, s
         ranks = tmp_path / "figures" / "ranks.svg"
         ranks.write_text(re.sub("<!-- generated .* -->\n", "", made["figures/tiny-label-p5.svg"]))  # as rank --svg
         ranks.with_suffix(".csv").write_text("a,b\n")
-    before = sorted(each for each in tmp_path.rglob("*"))
+    before = sorted(path for path in tmp_path.rglob("*"))
     assert differences(tmp_path, made) == []
     assert write(tmp_path, made) == []
-    assert sorted(each for each in tmp_path.rglob("*")) == before
+    assert sorted(path for path in tmp_path.rglob("*")) == before
     # What was generated and belongs to no record anymore goes, and is named.
     rest = {name: content for name, content in made.items() if name != page}
     assert write(tmp_path, rest) == [tmp_path / page]
-    assert sorted(each for each in tmp_path.rglob("*")) == [each for each in before if each != tmp_path / page]
+    assert sorted(path for path in tmp_path.rglob("*")) == [path for path in before if path != tmp_path / page]
 
 
 def test_a_text_about_the_command_is_not_overwritten(tmp_path, some):
@@ -384,7 +384,7 @@ def test_a_text_about_the_command_is_not_overwritten(tmp_path, some):
     (tmp_path / "README.md").write_text(text)
     with pytest.raises(UsageError, match=r"README\.md already exists and was not generated"):
         write(tmp_path, files(pages(some)))
-    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("README.md", text)]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("README.md", text)]
 
 
 def test_methods_that_ignore_pairs_are_in_every_table(record):

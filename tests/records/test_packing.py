@@ -51,7 +51,7 @@ def board(tmp_path, write):
     return store
 
 
-def packed_files(store):
+def files_of_board(store):
     (lines,) = (store.root / "records").rglob("*.jsonl")
     (archive,) = (store.root / "ranks").rglob("*.zip")
     return lines, archive
@@ -72,7 +72,7 @@ def test_packed_records_and_ranks_are_those_that_were_packed(tmp_path, write):
     assert sorted(again.records(), key=lambda record: record.cell.seed) == records
     assert [again.find(record.cell) for record in records] == records
     assert [ranks_of(again, record) for record in records] == [[1, 1], [1, 2], [1, 10]]
-    lines, archive = packed_files(store)
+    lines, archive = files_of_board(store)
     cells = [json.loads(line)["cell"] for line in lines.read_text().splitlines()]
     assert [cell["seed"] for cell in cells] == [1, 10, 2]  # by name
     with zipfile.ZipFile(archive) as members:
@@ -89,11 +89,11 @@ def test_packed_files_do_not_depend_on_the_order_in_which_records_came(tmp_path,
     for seed in (2, 0):
         write(other, seed=seed)
         pack(other)
-    for one, same in zip(packed_files(board), packed_files(other), strict=True):
+    for one, same in zip(files_of_board(board), files_of_board(other), strict=True):
         assert one.read_bytes() == same.read_bytes()
-    before = [path.stat().st_mtime_ns for path in packed_files(board)]
+    before = [path.stat().st_mtime_ns for path in files_of_board(board)]
     assert pack(board) == 0
-    assert [path.stat().st_mtime_ns for path in packed_files(board)] == before
+    assert [path.stat().st_mtime_ns for path in files_of_board(board)] == before
 
 
 def test_a_record_of_an_earlier_schema_keeps_its_checksum(tmp_path, write):
@@ -102,7 +102,7 @@ def test_a_record_of_an_earlier_schema_keeps_its_checksum(tmp_path, write):
     path = store.record_path(record.cell)
     text = path.read_text()
     pack(store)
-    ((line),) = packed_files(store)[0].read_text().splitlines()
+    ((line),) = files_of_board(store)[0].read_text().splitlines()
     assert json.loads(line) == json.loads(text)
     assert line == canonical_json(json.loads(text))
 
@@ -144,7 +144,7 @@ def test_ranks_of_a_killed_run_do_not_hide_those_of_the_packed_record(board, wri
 def test_ranks_that_a_merge_left_out_are_packed_when_they_are_put_beside(board):
     """Of two archives in conflict one is taken, and the members of the other one are unpacked beside it."""
     (first, second) = board.records()
-    archive = packed_files(board)[1]
+    archive = files_of_board(board)[1]
     with zipfile.ZipFile(archive) as members:
         members.extractall(archive.with_suffix(""))
     archive.unlink()
@@ -211,7 +211,7 @@ def test_a_kill_between_two_steps_loses_nothing(board, write, monkeypatch, step,
         for claim in (board.root / "logs").rglob("*.claim"):
             remove(claim)  # of the process that was killed
         pack(again)
-    assert len(packed_files(board)[0].read_bytes().splitlines()) == 3
+    assert len(files_of_board(board)[0].read_bytes().splitlines()) == 3
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_kill_between_two_steps_loses_nothing(board, write, monkeypatch, step,
     ],
 )
 def test_a_damaged_line_is_left_out_and_named_and_stays(board, write, damage, said):
-    lines, _ = packed_files(board)
+    lines, _ = files_of_board(board)
     first, second = lines.read_bytes().splitlines()
     lines.write_bytes(damage(first) + b"\n" + second + b"\n")
     (record,) = board.records()
@@ -242,7 +242,7 @@ def test_a_damaged_line_is_left_out_and_named_and_stays(board, write, damage, sa
 
 
 def test_a_second_line_of_a_cell_and_a_line_of_another_setting_are_named(board):
-    lines, _ = packed_files(board)
+    lines, _ = files_of_board(board)
     first, second = lines.read_bytes().splitlines()
     lines.write_bytes(b"\n".join([first, second, first]))
     assert len(board.records()) == 2
@@ -255,7 +255,7 @@ def test_a_second_line_of_a_cell_and_a_line_of_another_setting_are_named(board):
 
 
 def test_an_edited_line_is_not_taken_for_what_was_read_before(board):
-    lines, _ = packed_files(board)
+    lines, _ = files_of_board(board)
     assert len(board.records()) == 2
     lines.write_bytes(lines.read_bytes().splitlines()[0])
     assert len(board.records()) == 1
@@ -265,7 +265,7 @@ def test_an_edited_line_is_not_taken_for_what_was_read_before(board):
 
 def test_a_checksum_covers_every_byte_of_a_line(board):
     """Also where a field that looks like the checksum comes before it."""
-    lines, _ = packed_files(board)
+    lines, _ = files_of_board(board)
     line = lines.read_bytes().splitlines()[0]
     seal = b'"sha256":"' + json.loads(line)["sha256"].encode() + b'","status":"ok"'
     for place in range(0, len(line), 97):
@@ -277,7 +277,7 @@ def test_a_checksum_covers_every_byte_of_a_line(board):
 
 @pytest.mark.parametrize("content", [b"", b"no archive", None])
 def test_a_damaged_archive_is_named_and_nothing_is_packed_into_it(board, write, content):
-    _, archive = packed_files(board)
+    _, archive = files_of_board(board)
     whole = archive.read_bytes()
     archive.write_bytes(whole[: len(whole) // 2] if content is None else content)
     (first, _) = board.records()
@@ -290,7 +290,7 @@ def test_a_damaged_archive_is_named_and_nothing_is_packed_into_it(board, write, 
 
 
 def test_a_damaged_member_harms_no_other(board):
-    _, archive = packed_files(board)
+    _, archive = files_of_board(board)
     first, second = board.records()
     content = archive.read_bytes()
     place = content.index(b"ranks+none") + 60
@@ -301,7 +301,7 @@ def test_a_damaged_member_harms_no_other(board):
 
 
 def test_a_member_that_is_missing_is_named(board):
-    _, archive = packed_files(board)
+    _, archive = files_of_board(board)
     with zipfile.ZipFile(archive, "w"):
         pass
     (first, _) = board.records()
@@ -323,7 +323,7 @@ def git(tmp_path):
 
 def test_two_contributions_merge_without_conflict(tmp_path, board, write, git):
     """Records that come between the same two lines as well: the union is in .gitattributes."""
-    lines, _ = packed_files(board)
+    lines, _ = files_of_board(board)
     base = lines.read_bytes()
     sides = []
     for seeds in ((1, 3), (1, 4)):

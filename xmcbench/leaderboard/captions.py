@@ -61,8 +61,8 @@ Methods are ranked on each dataset, and the ranks are averaged. Figures of diffe
 method is ranked if it has a result with the same parameters on every dataset that counts in the setting; the others are
 listed below the tables. The datasets that count are those of `overall.toml` beside the records, so that a new dataset
 changes no ranking. Without this file all count, except those for tuning (`-dev`). Friedman's test asks whether all
-methods perform alike. Methods that a bar joins differ by less than the critical difference of Nemenyi's test, which is
-large when there are few datasets. Both tests assume independent datasets, and datasets drawn from one another are not
+methods perform alike. Methods whose bars overlap differ by less than the critical difference of Nemenyi's test, which
+is large when there are few datasets. Both tests assume independent datasets, and datasets drawn from one another are not
 independent. `xmcbench rank` does the same for any datasets and metrics."""
 
 CHARTS = """\

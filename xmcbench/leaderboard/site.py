@@ -34,7 +34,7 @@ _METRIC = re.compile(r"[A-Za-z]+@\d+")
 def site(pages: Sequence[Page], cited: Sequence[Source]) -> dict[str, str]:
     """The files of a site: name -> content.
 
-    A page has the style of its drawings once, and not in every one.
+    A page has the style of its charts once.
     """
     return {_file(page.name): _page(page, pages, cited) for page in pages}
 
