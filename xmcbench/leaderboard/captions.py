@@ -62,8 +62,8 @@ method is ranked if it has a result with the same parameters on every dataset th
 listed below the tables. The datasets that count are those of `overall.toml` beside the records, so that a new dataset
 changes no ranking. Without this file all count, except those for tuning (`-dev`). Friedman's test asks whether all
 methods perform alike. Methods whose bars overlap differ by less than the critical difference of Nemenyi's test, which
-is large when there are few datasets. Both tests assume independent datasets, and datasets drawn from one another are not
-independent. `xmcbench rank` does the same for any datasets and metrics."""
+is large when there are few datasets. Both tests assume independent datasets, and datasets drawn from one another are
+not independent. `xmcbench rank` does the same for any datasets and metrics."""
 
 CHARTS = """\
 A chart has one row per method, the one with the most results here, and at most the best eight methods; the tables have

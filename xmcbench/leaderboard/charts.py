@@ -95,7 +95,7 @@ def coverage(made: Curve) -> Lines:
         title=f"{made.metric} on {made.dataset}, in percent",
         axis=Axis(0.0, len(ticks) - 1.0, ticks, f"% of the {what} (steps, not to scale)"),
         lines=tuple(Line(line.label, tuple(_runs(made, line)), line.flat) for line in made.lines),
-        foot=f"{_how(made.filter)}; bands: lowest to highest seed; dotted: ignores pairs{stale}",
+        foot=f"{_how(made.filter)}; bands: range of seeds; dotted: no pairs{stale}",
         notes=(*notes, *([f"Missing: {'; '.join(made.missing)}."] if made.missing else [])),
     )
 
@@ -209,7 +209,7 @@ def budget(records: Sequence[Record], filter_name: str, standing: Standing | Non
         title=f"{_BUDGETS} by training budget, {cell.dataset}, {cell.setting.title}",
         axis=_budget_axis(budgets, first),
         lines=tuple(lines),
-        foot=f"{_how(filter_name)}; bands: lowest to highest seed" + (f"; {DAGGER} stale or mixed" if marks else ""),
+        foot=f"{_how(filter_name)}; bands: range of seeds" + (f"; {DAGGER} stale or mixed" if marks else ""),
     )
 
 

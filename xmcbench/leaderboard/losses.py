@@ -66,7 +66,7 @@ def _chart(title: str, stem: str, found: Mapping[tuple[Point, ...], Sequence[str
         width = 1.0 if len(lengths) == 1 else 100 / points[-1].x
         run = tuple(Point(width * point.x, point.value, point.low, point.high) for point in points)
         lines.append(Line("; ".join(rows), (run,)))
-    foot = "each point: the mean since the previous one; bands: lowest to highest seed"
+    foot = "each point: the mean since the previous one; bands: range of seeds"
     more = f"; {len(found) - len(shown)} more lines are not drawn" if len(found) > len(shown) else ""
     return Lines(
         stem=stem,
