@@ -10,6 +10,7 @@ import pytest
 from xmcbench import TopK
 from xmcbench.metrics import VERSION
 from xmcbench.records import Store
+from xmcbench.records.packing import pack
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.canonical import sha256_file, sha256_json
 
@@ -33,6 +34,10 @@ def runs(inside, tiny, tmp_path, kept):
     shutil.rmtree(tiny)
     shutil.copytree(kept / "tiny", tiny)
     return shutil.copytree(kept / "sent", tmp_path / "sent")
+
+
+def files_of(root, kind):
+    return sorted(path for path in (root / kind).rglob("*") if path.is_file())
 
 
 def one_of(runs):
@@ -174,13 +179,52 @@ def test_good_records_are_added_and_stand_on_the_pages(inside, tiny, runs, tmp_p
     ended = inside("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.count("added: ") == 4
-    for path in (runs / "records").rglob("*.json"):
-        assert (tmp_path / "board" / path.relative_to(runs)).read_bytes() == path.read_bytes()
+    records = {path.relative_to(tmp_path / "board").as_posix() for path in files_of(tmp_path / "board", "records")}
+    assert records == {"records/tiny/ez.jsonl", "records/tiny/fs-label-0.5.jsonl"}
+    assert [path.name for path in files_of(tmp_path / "board", "ranks")] == ["ez.zip", "fs-label-0.5.zip"]
+    assert Store(tmp_path / "board").records() == Store(runs).records()
     assert inside("leaderboard", "--out", "board").returncode == 0
     # What was added can be audited where it is, and compared.
     assert inside("leaderboard", "add", "board", "--out", "board", "--dataset", tiny).returncode == 0
     compared = inside("compare", "tfidf", "bm25", "--setting", "ez", "--runs", "board", "--dataset", tiny)
     assert compared.returncode == 0, compared.stderr
+
+
+def test_what_runs_write_to_a_board_is_packed_with_the_pages(inside, tiny, runs, tmp_path):
+    adding = ("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
+    assert inside(*adding).returncode == 0
+    assert "packed" not in inside("leaderboard", "--out", "board").stderr
+    running = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf,bm25", "--runs", "board")
+    assert "2 of 2 cells cached" in inside(*running).stderr
+    assert inside(*running, "--set", "bm25.k1=2").returncode == 0
+    (path,) = files_of(tmp_path / "board", "records")[:1]
+    checked = inside("leaderboard", "--out", "board", "--check")
+    assert (checked.returncode, f"{path.relative_to(tmp_path)}: not packed" in checked.stderr) == (1, True)
+    records = Store(tmp_path / "board").records()
+    assert inside("leaderboard", "--out", "board").stderr.count("packed: 1 record that runs wrote\n") == 1
+    assert [path.name for path in files_of(tmp_path / "board", "records")] == ["ez.jsonl", "fs-label-0.5.jsonl"]
+    assert [path.name for path in files_of(tmp_path / "board", "ranks")] == ["ez.zip", "fs-label-0.5.zip"]
+    assert (Store(tmp_path / "board").records(), len(records)) == (records, 5)
+    assert inside("leaderboard", "--out", "board", "--check").returncode == 0
+
+
+def test_commands_read_packed_records(inside, tiny, runs, tmp_path):
+    """The same ones as they read from files of their own, and ``clean`` removes none."""
+    shutil.copytree(runs, tmp_path / "packed")
+    pack(Store(tmp_path / "packed"))
+    for words in (
+        ("ls", "results", "--json"),
+        ("compare", "tfidf", "bm25", "--setting", "ez", "--dataset", tiny),
+        ("explain", "tfidf", "bm25", "--setting", "ez", "--dataset", tiny),
+        ("rank", "--setting", "ez", "--dataset", tiny),
+    ):
+        loose, packed = (inside(*words, "--runs", root) for root in ("sent", "packed"))
+        assert (packed.returncode, packed.stdout) == (loose.returncode, loose.stdout.replace("sent", "packed")), words
+    assert inside("leaderboard", "--runs", "packed", "--out", "pages").returncode == 0
+    before = files_of(tmp_path / "packed", "records") + files_of(tmp_path / "packed", "ranks")
+    assert inside("clean", "--runs", "packed", "--older-than", "0", "--remove").returncode == 0
+    assert files_of(tmp_path / "packed", "records") + files_of(tmp_path / "packed", "ranks") == before
+    assert not files_of(tmp_path / "packed", "predictions")
 
 
 def test_what_a_record_calls_its_dataset_is_a_name_or_named_by_the_user(inside, tiny, runs, tmp_path, monkeypatch):
@@ -216,15 +260,15 @@ def test_another_record_of_a_cell_is_replaced_on_demand_alone(inside, tiny, runs
     assert inside(*adding, "--check").stdout == again.stdout
     path = one_of(runs)
     forged(lambda record, _: record["measured"].update(started="2001-02-03T04:05:06+00:00"))(path)
-    there = tmp_path / "board" / path.relative_to(runs)
-    before = there.read_bytes()
+    board = Store(tmp_path / "board")
+    before = board.records()
     ended = inside(*adding)
     assert (ended.returncode, ended.stdout.count("already there: ")) == (1, 3)
     assert f"refused: {path.relative_to(tmp_path)}" in ended.stderr
     assert "another record of this cell" in ended.stderr
-    assert there.read_bytes() == before
-    assert f"added: board/{path.relative_to(runs)}\n" in inside(*adding, "--force").stdout
-    assert there.read_bytes() == path.read_bytes() != before
+    assert board.records() == before
+    assert f"added: board/records/tiny/ez.jsonl/{path.stem}\n" in inside(*adding, "--force").stdout
+    assert board.records() == Store(runs).records() != before
 
 
 def test_of_two_records_of_a_cell_that_are_sent_at_once_the_second_is_refused(inside, tiny, runs, tmp_path):
@@ -236,7 +280,7 @@ def test_of_two_records_of_a_cell_that_are_sent_at_once_the_second_is_refused(in
     place = path.relative_to(again)
     said = f"refused: again/{place}: sent/{place} is a record of the same cell (send only one of them)"
     assert (ended.stderr.count("is a record of the same cell"), said in ended.stderr) == (4, True), ended.stderr
-    assert (tmp_path / "board" / place).read_bytes() == (runs / place).read_bytes()
+    assert Store(tmp_path / "board").records() == Store(runs).records()
 
 
 def test_a_stale_cell_is_run_again_on_the_data_that_are_named(inside, tiny, runs, tmp_path, altered):
@@ -268,7 +312,7 @@ def test_a_cell_that_a_run_has_on_the_board_is_left_to_it(inside, tiny, runs, tm
     with board.claim(record.cell) as claim:
         assert claim.held
         ended = inside("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
-    assert (ended.returncode, "a run has this cell (wait until it has ended)" in ended.stderr) == (1, True), (
+    assert (ended.returncode, "a run holds this cell (wait until it has ended)" in ended.stderr) == (1, True), (
         ended.stderr
     )
     assert not board.predictions_path(record.cell).exists()
@@ -481,7 +525,7 @@ def test_a_cell_without_a_result_is_left_out(inside, tiny, plugin, tmp_path):
     ended = inside("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
     assert ended.returncode == 0, ended.stderr
     assert "failed: ValueError: no" in ended.stdout
-    assert len(list((tmp_path / "board" / "records").rglob("*.json"))) == 1
+    assert [record.cell.method for record in Store(tmp_path / "board").records()] == ["tfidf"]
 
 
 def test_what_cannot_be_shown_or_looks_like_another_is_refused_and_the_rest_goes_in(inside, tiny, runs, tmp_path):
@@ -517,7 +561,7 @@ def test_what_cannot_be_shown_or_looks_like_another_is_refused_and_the_rest_goes
     for reason in titles.values():
         assert reason in added.stderr
     assert added.stdout.replace("added: ", "") == checked.stdout.replace("would be added: ", "")
-    assert [path.name for path in (tmp_path / "board" / "records").rglob("*.json")] == [good.name]
+    assert [f"{record.cell.path.name}.json" for record in Store(tmp_path / "board").records()] == [good.name]
     before = {path: path.read_bytes() for path in (tmp_path / "board").rglob("*") if path.is_file()}
     assert inside(*words, "--check").returncode == 1
     assert {path: path.read_bytes() for path in (tmp_path / "board").rglob("*") if path.is_file()} == before

@@ -29,9 +29,8 @@ from xmcbench.data.card import read_card, write_card
 from xmcbench.data.xc_matrix import read_filter, read_matrix
 from xmcbench.errors import XmcbenchError
 from xmcbench.leaderboard.files import files
-from xmcbench.leaderboard.pages import pages
+from xmcbench.leaderboard.pages import pages, read_remarks
 from xmcbench.leaderboard.published import read_source
-from xmcbench.leaderboard.remarks import read_remarks
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store, as_json, read_record
 from xmcbench.runner.job import Outcome

@@ -1,4 +1,4 @@
-"""What drawings have to hold."""
+"""Checks of charts."""
 
 import xml.etree.ElementTree as ET
 
@@ -9,14 +9,14 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture(scope="session")
 def check_boxes():
-    """Raises unless all texts of a drawing, with the letters at their widest, lie in it and apart from each other."""
+    """Raise an error unless all texts of a chart, with letters at their widest, lie in it and apart."""
 
     def check(drawing):
         root = ET.fromstring(drawing)
         width, height = float(root.get("width")), float(root.get("height"))
         found = []
         for element in root.iter(f"{SVG}text"):
-            size = float(element.get("font-size", "13"))
+            size = float(element.get("font-size", root.get("font-size")))
             wide, x, y = 0.56 * size * len(element.text), float(element.get("x")), float(element.get("y"))
             y += float(element.get("dy", "0"))
             x -= {"middle": wide / 2, "end": wide}.get(element.get("text-anchor"), 0)

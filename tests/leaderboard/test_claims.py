@@ -22,8 +22,8 @@ def row(record, altered):
 
     def make(title, variant="", value=0.5, seed=0, setting=None, components="xxxx", deterministic=False, **parameters):
         if title == "MACLR":
-            parameters |= {name: each == "x" for name, each in zip(SWITCHES, components, strict=True)}
-            off = [f"{name}=False" for name, each in zip(SWITCHES, components, strict=True) if each != "x"]
+            parameters |= {name: letter == "x" for name, letter in zip(SWITCHES, components, strict=True)}
+            off = [f"{name}=False" for name, letter in zip(SWITCHES, components, strict=True) if letter != "x"]
             variant = ", ".join([variant, *off])
         made = record(title.lower(), seed, value, setting=setting, deterministic=deterministic, **parameters)
         return altered(made, (("method", "title"), title), (("method", "variant"), variant))
@@ -116,7 +116,7 @@ def test_a_method_that_uses_the_pairs_of_its_seed_is_compared_with_that_seed(row
 
 
 def test_a_preset_of_one_method_is_compared_with_rows_without_presets(row):
-    """Where two methods have one in common, such a preset is no column: TF-IDF's own, for example."""
+    """A preset of a single method is no column where two methods have one in common: TF-IDF's own, for example."""
     claim = "TF-IDF is above SentBERT"
     lexical, dense = row("TF-IDF", value=0.2), row("SentBERT", "small", 0.3)
     assert table([lexical, dense], claim)["P@1 small"] == "-10.00 (0 of 1)"
@@ -202,14 +202,14 @@ def test_of_two_rows_of_a_name_the_one_of_today_s_code_is_compared(row):
 def test_datasets_for_tuning_have_no_claims(row, altered):
     records = [row("MACLR", "small"), row("ICT", "small")]
     for name in ("Tiny-dev", "Other"):
-        named = [altered(each, (("cell", "dataset"), name)) for each in records]
+        named = [altered(record, (("cell", "dataset"), name)) for record in records]
         page = text(named)
         assert ("## Other" in page) == (name == "Other")
         assert "Tiny-dev" not in page
 
 
 def test_every_claim_of_the_paper_is_so_in_print():
-    (source,) = (each for each in sources() if each.claims)
+    (source,) = (source for source in sources() if source.claims)
     assert len(source.claims) == len({claim.text for claim in source.claims}) == 22
     for claim in source.claims:
         better, worse = source.figures(claim.better), source.figures(claim.worse)

@@ -26,7 +26,7 @@ BOARD = Path(__file__).parents[2] / "leaderboards"
 
 
 def problems(root, wanted=lambda record: True, intervals=True):
-    """What does not follow from the ranks of the records in a folder, a line each. Raises what is missing."""
+    """Return a line for every figure in a folder that does not follow from ranks. Raises an error for missing files."""
     store, found, truths = Store(root), [], {}
     records = store.records()
     for error in store.left_out.values():
@@ -48,12 +48,14 @@ def problems(root, wanted=lambda record: True, intervals=True):
             parts = [(name, said, figures[name])]
             if {*said.views} != {*figures[name].views}:
                 found.append(f"{place}: its groups under {name} are {', '.join(said.views)}")
-            parts += [(f"{name} {view}", said.views[view], each) for view, each in figures[name].views.items()]
-            found += [f"{place}: {line}" for part in parts for line in _differing(*part, intervals)]
+            parts += [
+                (f"{name} {view}", said.views[view], view_figures) for view, view_figures in figures[name].views.items()
+            ]
+            found += [f"{place}: {line}" for part in parts for line in _differences(*part, intervals)]
     return found
 
 
-def _differing(name, said, follows, intervals):
+def _differences(name, said, follows, intervals):
     if (said.scored, said.unlabeled) != (follows.scored, follows.unlabeled):
         yield f"{name}: {said.scored} instances, but {follows.scored} follow"
     for metric, value in follows.values.items():
@@ -153,7 +155,7 @@ def test_ranks_that_a_record_names_and_are_not_there_are_an_error(runs):
     truth = store.truth(record)
     path.write_bytes(content)
     ranks = store.ranks(record, truth)
-    worse = {name: each // 2 for name, each in ranks.by_filter.items()}
+    worse = {name: found // 2 for name, found in ranks.by_filter.items()}
     Ranks(worse, ranks.seen).save(path)
     with pytest.raises(StorageError, match="checksum mismatch"):
         problems(runs)

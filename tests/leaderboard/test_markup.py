@@ -50,7 +50,7 @@ def test_markdown():
 def test_a_name_is_nothing_but_a_name():
     """Neither a link, as a published row has, nor emphasis, nor a line of its own."""
     line = replace(TABLE.lines[0], name="*M* [[1]](x) _a_ b_c `d` <e>")
-    row = next(each for each in markup.markdown(replace(TABLE, lines=(line,)), sources()).splitlines() if "b_c" in each)
+    row = next(text for text in markup.markdown(replace(TABLE, lines=(line,)), sources()).splitlines() if "b_c" in text)
     assert row.startswith(r"| \*M\* \[\[1\]\](x) \_a\_ b_c \`d\` \<e\> ")
 
 

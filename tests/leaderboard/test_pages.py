@@ -7,8 +7,7 @@ import pytest
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard.consistency import latest
 from xmcbench.leaderboard.files import differences, files, write
-from xmcbench.leaderboard.pages import pages
-from xmcbench.leaderboard.remarks import read_remarks
+from xmcbench.leaderboard.pages import pages, read_remarks
 from xmcbench.leaderboard.tables import Table
 from xmcbench.records import as_json
 from xmcbench.setting import Setting
@@ -34,7 +33,7 @@ def test_pages_do_not_depend_on_the_order_of_records(some):
 
 
 def test_a_row_with_fewer_subsets_says_so_where_they_decide_the_labels(some):
-    page = files(pages([each for each in some if (each.cell.method, each.cell.seed) != ("a", 1)]))["tiny.md"]
+    page = files(pages([record for record in some if (record.cell.method, record.cell.seed) != ("a", 1)]))["tiny.md"]
     few = page[page.index("## Few-shot, 1% of the labels") :]
     said = "seen and unseen labels are those of the subset of seed 0 only"
     assert said in few[few.index("By label: seen, unseen") : few.index("By label: head")]
@@ -52,7 +51,7 @@ def test_a_page_in_the_order_of_the_paper(some):
     page = files(pages(some))["tiny.md"]
     headings = re.findall(r"^##+ .*", page, re.MULTILINE)
     assert [heading for heading in headings if heading.startswith("## ")] == [
-        *("## Coverage curves, by label", "## Zero-shot (no pairs)", "## Few-shot, 1% of the labels"),
+        *("## Charts", "## Zero-shot (no pairs)", "## Few-shot, 1% of the labels"),
         *("## Few-shot, 5% of the labels", "## Full (all training pairs)"),
     ]
     # At zero shot every label is unseen: no table says so.
@@ -116,7 +115,7 @@ def test_remarks_stand_behind_the_first_block_as_they_were_written(some):
     made = files(pages(some, remarks={"tiny": "By *hand*.\n\n### And so on", "README": "On the index."}))
     plain = files(pages(some))
     assert made["ablation.md"] == plain["ablation.md"]
-    assert "\n## Remarks\n\nBy *hand*.\n\n### And so on\n\n## Coverage curves, by label\n" in made["tiny.md"]
+    assert "\n## Remarks\n\nBy *hand*.\n\n### And so on\n\n## Charts\n" in made["tiny.md"]
     assert made["tiny.md"].index("| Tiny ") < made["tiny.md"].index("## Remarks")
     assert made["tiny.md"].replace("## Remarks\n\nBy *hand*.\n\n### And so on\n\n", "") == plain["tiny.md"]
     assert made["README.md"].index("](tiny.md)") < made["README.md"].index("## Remarks\n\nOn the index.\n\n## Datasets")
@@ -148,7 +147,8 @@ def test_a_table_a_file_for_papers(some):
     assert {"tiny/ez.tex", "tiny/ez-ndcg-psp.tex", "tiny/ez-head.tex", "tiny/full-seen.tex"} <= set(made)
     assert "tiny/ez-efficiency.tex" in made
     assert "ablation/published.tex" in made
-    assert set(files(pages(some), "csv")) == {name.replace(".tex", ".csv") for name in made}
+    tables = {name for name in files(pages(some), "csv") if not name.startswith("figures/")}
+    assert tables == {name.replace(".tex", ".csv") for name in made}
 
 
 def test_write_and_differences(tmp_path, some, record):
@@ -157,7 +157,7 @@ def test_write_and_differences(tmp_path, some, record):
     assert len(differences(tmp_path, made)) == len(made)
     write(tmp_path, made)
     assert differences(tmp_path, made) == []
-    for name in ("tiny.md", "figures/tiny-label-p5.svg", "figures/tiny-label-p5.csv"):
+    for name in ("tiny.md", "figures/tiny-label-p5.svg"):
         path = tmp_path / name
         content = path.read_text()
         path.write_text(content.replace("0", "1", 1))
@@ -168,7 +168,7 @@ def test_write_and_differences(tmp_path, some, record):
     # The figures of a dataset that is gone are removed with its page.
     fewer = files(pages([]))
     gone = [name for name in made if name.startswith(("tiny.", "figures/tiny-"))]
-    assert len(gone) > 5
+    assert len(gone) > 2
     found = [line.split()[0].removeprefix(f"{tmp_path}/") for line in differences(tmp_path, fewer)]
     assert sorted(found) == sorted([*gone, "README.md"])
     write(tmp_path, fewer)
@@ -178,7 +178,7 @@ def test_write_and_differences(tmp_path, some, record):
 
 def test_a_layout_removes_its_own_files_only(tmp_path, some):
     board, latex, table = (files(pages(some), layout) for layout in ("markdown", "latex", "json"))
-    figures = {name: board[f"figures/{name}"] for name in ("tiny-label-p5.svg", "tiny-label-p5.csv")}
+    figures = {"tiny-label-p5.svg": board["figures/tiny-label-p5.svg"]}
     for made in (board, latex, table, figures):
         write(tmp_path, made)
     for made in (board, latex, table, figures):
@@ -250,7 +250,7 @@ def test_what_a_card_declares_is_inert(record, altered):
 
 
 def test_a_table_leads_to_the_remark_on_a_method(record):
-    """Where a paragraph of the remark begins with the title of a method that is in the table."""
+    """The table links to a paragraph that begins with the title of one of its methods."""
     full = Setting.of("full")
     records = [record(name, setting=setting) for name in ("xr", "x") for setting in (Setting.of("ez"), full)]
     records += [record("a|b", setting=full)]
@@ -268,22 +268,18 @@ def test_a_table_leads_to_the_remark_on_a_method(record):
     assert not [block for block in without.blocks if isinstance(block, str) and "(#remarks)" in block]
 
 
-def test_the_points_of_a_site_go_with_their_figures(tmp_path, some, record):
-    """A site has no drawings as files; those of a Markdown board in the same folder stay, as do files of others."""
-    made = files(pages(some), "html")
-    assert "figures/tiny-ez-head.csv" in made
-    assert not [name for name in made if name.endswith(".svg")]
+def test_points_are_written_with_the_tables_as_csv(tmp_path, some):
+    """Neither pages nor a site have files of points; obsolete ones are removed, and files of others stay."""
+    assert not [name for layout in ("markdown", "html") for name in files(pages(some), layout) if name.endswith(".csv")]
+    made = files(pages(some), "csv")
+    assert "figures/tiny-label-p5.csv" in made
     write(tmp_path, made)
-    (tmp_path / "figures" / "tiny-ez-head.svg").write_text(files(pages(some))["figures/tiny-ez-head.svg"])
     (tmp_path / "figures" / "mine.csv").write_text("a,b\n1,2\n")
-    (tmp_path / "figures" / "tiny-ez-tail.csv").write_text(made["figures/tiny-ez-head.csv"])
-    left = [line.split()[0].rpartition("/")[2] for line in differences(tmp_path, made)]
-    assert left == ["tiny-ez-tail.csv"]
+    (tmp_path / "figures" / "older-label-p5.csv").write_text(made["figures/tiny-label-p5.csv"])
+    assert [line.split()[0].rpartition("/")[2] for line in differences(tmp_path, made)] == ["older-label-p5.csv"]
     write(tmp_path, made)
     assert differences(tmp_path, made) == []
-    assert (tmp_path / "figures" / "tiny-ez-head.svg").exists()
     assert (tmp_path / "figures" / "mine.csv").exists()
-    assert (tmp_path / "figures" / "tiny-ez-head.csv").exists()
 
 
 FIGURES = ("metrics", "self")
@@ -323,7 +319,7 @@ def test_the_latest_version_of_the_data_is_that_of_the_last_result(record, alter
     old, new, failed = at("2026-01-01", "1"), at("2026-01-02", "2"), at("2026-01-03", "3", status="failed")
     other = at("2026-01-01", "4", dataset="Other")
     kept, left_out = latest([new, old, failed, other])
-    assert ([each.key for each in kept], left_out) == ([new.key, other.key], {"Tiny": 2})
+    assert ([record.key for record in kept], left_out) == ([new.key, other.key], {"Tiny": 2})
 
 
 def test_two_default_filters_cannot_stand_on_one_board(some, altered):
@@ -341,13 +337,13 @@ def test_no_page_replaces_another(some, record, altered, name):
 
 
 def test_a_file_that_was_written_by_hand_is_not_replaced(tmp_path, some):
-    """Nothing is written where one is in the way; a generated file, also one with other content, gives way."""
+    """No file is written where one is in the way; a generated file, also one with other content, gives way."""
     made = files(pages(some))
-    points = next(name for name in made if name.endswith(".csv"))
+    chart = next(name for name in made if name.endswith(".svg"))
     write(tmp_path, made)
-    for name in ("README.md", points):
+    for name in ("README.md", chart):
         (tmp_path / name).write_text("by hand\n")
-        other = next(each for each in made if each not in (name, points))
+        other = next(path for path in made if path not in (name, chart))
         (tmp_path / other).write_text(made[other] + " ")
         with pytest.raises(UsageError, match=f"{name} already exists and was not generated"):
             write(tmp_path, made)
@@ -371,16 +367,16 @@ def test_only_files_that_were_generated_under_their_name_are_removed(tmp_path, s
     (place / f"folder.{suffix}").mkdir()
     if layout == "markdown":
         ranks = tmp_path / "figures" / "ranks.svg"
-        ranks.write_text(re.sub("<!-- generated .* -->\n", "", made["figures/tiny-ez-head.svg"]))  # as rank --svg
+        ranks.write_text(re.sub("<!-- generated .* -->\n", "", made["figures/tiny-label-p5.svg"]))  # as rank --svg
         ranks.with_suffix(".csv").write_text("a,b\n")
-    before = sorted(each for each in tmp_path.rglob("*"))
+    before = sorted(path for path in tmp_path.rglob("*"))
     assert differences(tmp_path, made) == []
     assert write(tmp_path, made) == []
-    assert sorted(each for each in tmp_path.rglob("*")) == before
+    assert sorted(path for path in tmp_path.rglob("*")) == before
     # What was generated and belongs to no record anymore goes, and is named.
     rest = {name: content for name, content in made.items() if name != page}
     assert write(tmp_path, rest) == [tmp_path / page]
-    assert sorted(each for each in tmp_path.rglob("*")) == [each for each in before if each != tmp_path / page]
+    assert sorted(path for path in tmp_path.rglob("*")) == [path for path in before if path != tmp_path / page]
 
 
 def test_a_text_about_the_command_is_not_overwritten(tmp_path, some):
@@ -388,7 +384,7 @@ def test_a_text_about_the_command_is_not_overwritten(tmp_path, some):
     (tmp_path / "README.md").write_text(text)
     with pytest.raises(UsageError, match=r"README\.md already exists and was not generated"):
         write(tmp_path, files(pages(some)))
-    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("README.md", text)]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("README.md", text)]
 
 
 def test_methods_that_ignore_pairs_are_in_every_table(record):

@@ -125,8 +125,8 @@ def test_errata_are_footnotes(board):
 
 
 def test_statistics_are_those_of_the_cards():
-    cards = {each.card.name: each.card.counts for each in known_datasets() if each.card}
-    (source,) = (each for each in sources() if each.statistics)
+    cards = {dataset.card.name: dataset.card.counts for dataset in known_datasets() if dataset.card}
+    (source,) = (source for source in sources() if source.statistics)
     assert len(source.statistics) == 4
     for line in source.statistics:
         counts = cards[line["dataset"]]
@@ -137,7 +137,7 @@ def test_statistics_are_those_of_the_cards():
 
 def test_published_rows_stand_beside_measured_ones_and_are_ranked_apart(record, altered):
     both = (record(value=0.1), record("bm25", value=0.05))
-    made, other = (altered(each, (("cell", "dataset"), "LF-Amazon-131K")) for each in both)
+    made, other = (altered(record, (("cell", "dataset"), "LF-Amazon-131K")) for record in both)
     page = section(files(pages([made, other]))["lf-amazon-131k.md"], "Zero-shot (no pairs)")
     rows = [line for line in page.splitlines() if line.startswith("|")][2:]
     assert rows[0].startswith("| TFIDF ")

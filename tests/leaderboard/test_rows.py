@@ -2,7 +2,7 @@ import pytest
 
 from xmcbench.leaderboard.curves import as_csv, curve
 from xmcbench.leaderboard.published import MAIN
-from xmcbench.leaderboard.rows import apart, borrowed_from, rows, silence, without_common
+from xmcbench.leaderboard.rows import apart, borrow, rows, silence, without_common
 from xmcbench.leaderboard.tables import cost_table, metric_table
 from xmcbench.metrics import half_width
 from xmcbench.records import Standing
@@ -63,7 +63,7 @@ def test_a_name_is_one_line(record, altered):
 def test_rows_of_one_name_are_told_apart(record, altered):
     """A preset was changed between two runs, or two methods have one title: both are there, and which is which."""
     made = [record(k=1, j=1, value=0.7), record(k=2, j=1, value=0.6), record(method="other", k=1, j=1)]
-    made = [altered(each, (("method", "title"), "Same"), (("method", "variant"), "quick")) for each in made]
+    made = [altered(record, (("method", "title"), "Same"), (("method", "variant"), "quick")) for record in made]
     names = [row.name for row in rows(made, "self")]
     assert names == [
         f"Same (quick), k={k}, method={method}" for k, method in ((1, "tfidf"), (2, "tfidf"), (1, "other"))
@@ -85,13 +85,13 @@ def test_costs_of_two_machines_stay_apart(record):
 
 
 def test_costs_with_other_threads_or_neighbors_stay_apart(record, altered):
-    def noted(seed, threads, neighbors):
+    def with_note(seed, threads, neighbors):
         compute = {"device": "auto", "processes": 1, "threads": threads}
         places = (("environment", "compute"), compute), (("measured", "neighbors"), neighbors)
         return altered(record(seed=seed), *places)
 
     told = [(None, 0), (2, 0), (1, 0), (1, 1), (2, 3)]
-    (row,) = rows([noted(seed, *each) for seed, each in enumerate(told)], "self")
+    (row,) = rows([with_note(seed, *told_of_seed) for seed, told_of_seed in enumerate(told)], "self")
     machine = record().environment.hardware.kind
     assert list(row.costs) == [
         machine,
@@ -119,13 +119,13 @@ def test_a_failed_seed_is_a_problem_of_its_row(record):
 
 def test_a_failed_row_lends_nothing(record):
     done, failed = record("a", supervision="unused"), record("b", supervision="unused", status="failed")
-    assert borrowed_from([done, failed], [record("c", setting=Setting.of("fs", 0.01))]) == [done]
+    assert borrow([done, failed], [record("c", setting=Setting.of("fs", 0.01))]) == [done]
 
 
 def test_a_row_says_where_it_predicts_nothing_for_many_instances(record, altered):
     def marks(*empty):
         made = [record(seed=seed) for seed in range(len(empty))]
-        changed = [altered(each, (("predictions", "empty"), rows)) for each, rows in zip(made, empty, strict=True)]
+        changed = [altered(record, (("predictions", "empty"), rows)) for record, rows in zip(made, empty, strict=True)]
         (row,) = rows(changed, "self")
         assert silence(changed) == row.marks
         return row.marks

@@ -29,7 +29,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
-        self.attributes += [(tag, *each) for each in attrs]
+        self.attributes += [(tag, *pair) for pair in attrs]
         if tag not in ("meta", "br", "rect", "path", "hr"):
             self._open.append(tag)
         if tag == "tr":
@@ -92,7 +92,9 @@ def test_it_needs_nothing_but_itself(board):
             continue
         read = Reader(content)
         assert not {"img", "link", "iframe", "object"} & {*read.tags}
-        assert not [each for each in read.attributes if each[1] in ("src", "srcset", "onclick", "onload")]
+        assert not [
+            attribute for attribute in read.attributes if attribute[1] in ("src", "srcset", "onclick", "onload")
+        ]
         assert "url(" not in content
         assert "@import" not in content
         for tag, key, value in read.attributes:
@@ -141,7 +143,11 @@ def test_names_titles_notes_and_remarks_are_inert(record, altered):
         if name.endswith(".html"):
             read = Reader(content)
             assert read.tags.count("script") == 1
-            assert not [each for each in read.attributes if "javascript:" in (each[2] or "") and each[1] == "href"]
+            assert not [
+                attribute
+                for attribute in read.attributes
+                if "javascript:" in (attribute[2] or "") and attribute[1] == "href"
+            ]
             assert {key for _, key, _ in read.attributes} == {key for _, key, _ in Reader(plain[name]).attributes}
 
 

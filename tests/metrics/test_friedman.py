@@ -72,10 +72,3 @@ def test_intervals_hold_the_rank_and_cover_it():
         low, high = friedman.rank_intervals(drawn, seed)[0]
         covered += low <= expected <= high
     assert 0.88 <= covered / 100 <= 0.98
-
-
-def test_groups_are_the_largest_of_their_kind():
-    average = np.array([1.0, 1.5, 2.4, 3.0, 5.0])
-    assert friedman.cliques(average, 1.5) == [(0, 2), (2, 3)]
-    assert friedman.cliques(average, 0.4) == []
-    assert friedman.cliques(average, 9.0) == [(0, 4)]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from xmcbench import Artifacts
 from xmcbench.records import Store, cleaning
-from xmcbench.records.cleaning import freed, items, remove
+from xmcbench.records.cleaning import count_freed_bytes, items, remove
 from xmcbench.records.record import SubsetFacts
 from xmcbench.setting import Setting, draw
 from xmcbench.storage.artifacts import CONTENT
@@ -43,7 +43,7 @@ def touch(path, content=b"x"):
 
 
 def found(store, kind=None):
-    return {each.path: each for each in items(store) if kind in (None, each.kind)}
+    return {item.path: item for item in items(store) if kind in (None, item.kind)}
 
 
 def test_the_kinds_of_the_methods_that_ship_are_known(store):
@@ -66,8 +66,8 @@ def test_what_records_need(store, record):
     _, left = artifact(store, "tokens", data="b")
     first = store.write(replace(record("a"), artifacts=(one, two)))
     second = store.write(replace(record("b"), artifacts=(two,)))
-    whose = {path: (each.kind, sorted(each.records)) for path, each in found(store).items()}
-    both = sorted(str(each.cell.path) for each in (first, second))
+    whose = {path: (item.kind, sorted(item.records)) for path, item in found(store).items()}
+    both = sorted(str(record.cell.path) for record in (first, second))
     assert whose == {needed: ("tokens", [str(first.cell.path)]), shared: ("training", both), left: ("tokens", [])}
 
 
@@ -81,7 +81,7 @@ def test_what_trainings_keep_is_listed_by_its_kind(store, record):
     del artifacts  # which holds it
     (item,) = items(store)
     assert (item.kind, item.path, item.records) == ("ranking", folder, (str(done.cell.path),))
-    assert item.size == freed(store, [item]) > len(LARGE)
+    assert item.size == count_freed_bytes(store, [item]) > len(LARGE)
     assert remove(store, [item]) == []
     assert not folder.exists()
 
@@ -98,13 +98,13 @@ def test_the_files_of_records_by_kind(store, record):
     )
     with store.subset("tiny", pairs) as subset:
         pass
-    for each in (done, failed, few):
+    for ran in (done, failed, few):
         for place in (store.predictions_path, store.log_path, store.ranks_path):
-            touch(place(each.cell))
+            touch(place(ran.cell))
     touch(store.truth_path("Tiny", "0" * 64))
     touch(store.root / "tiny.md")
     nobodys = touch(store.root / "subsets" / "tiny" / "fs-label-0.5-s9-000000000000.npz")
-    counts = {path: (each.kind, len(each.records)) for path, each in found(store).items()}
+    counts = {path: (item.kind, len(item.records)) for path, item in found(store).items()}
     assert counts == {
         store.predictions_path(done.cell): ("predictions", 1),
         store.predictions_path(failed.cell): ("predictions", 0),
@@ -125,7 +125,7 @@ def test_sizes_count_a_shared_file_once(store):
     artifact(store, "embeddings", LARGE, seed=0)
     artifact(store, "embeddings", LARGE, seed=1)
     artifact(store, "tokens", b"y" * 1000)
-    sizes = sorted(each.size // 10_000 for each in items(store))
+    sizes = sorted(item.size // 10_000 for item in items(store))
     assert sizes == [0, 0, 104]
 
 
@@ -142,14 +142,14 @@ def test_what_is_freed_goes_with_the_last_link(store, record):
     groups = {}
     for item in items(store):
         groups.setdefault(item.kind, []).append(item)
-    of_kind = {kind: freed(store, group) // 1_000_000 for kind, group in groups.items()}
+    of_kind = {kind: count_freed_bytes(store, group) // 1_000_000 for kind, group in groups.items()}
     assert of_kind == {"embeddings": 1, "ranking": 0, "predictions": 0}
-    assert freed(store, groups["embeddings"][:1]) < 1000
-    assert freed(store, [*groups["ranking"], *groups["predictions"]]) // 1_000_000 == 2
+    assert count_freed_bytes(store, groups["embeddings"][:1]) < 1000
+    assert count_freed_bytes(store, [*groups["ranking"], *groups["predictions"]]) // 1_000_000 == 2
     everything = [item for group in groups.values() for item in group]
-    kept = {each.stat().st_ino: each.stat().st_size for each in store.root.rglob("*") if each.is_file()}
-    records = sum(each.stat().st_size for each in store.record_files())
-    assert sum(item.size for item in everything) == freed(store, everything) == sum(kept.values()) - records
+    kept = {path.stat().st_ino: path.stat().st_size for path in store.root.rglob("*") if path.is_file()}
+    records = sum(path.stat().st_size for path in store.record_files())
+    assert sum(item.size for item in everything) == count_freed_bytes(store, everything) == sum(kept.values()) - records
 
 
 def test_the_age_is_that_of_the_last_use(store):
@@ -190,13 +190,13 @@ def test_what_a_running_cell_uses_stays(store, record):
     touch(store.log_path(running.cell))
     subset = draw(DIAGONAL, FEW, 0)
     with store.claim(running.cell), store.subset("tiny", subset):
-        kinds = {each.kind: each for each in items(store)}
+        kinds = {item.kind: item for item in items(store)}
         assert set(kinds) == {"tokens", "unfinished", "predictions", "logs", "subsets"}
         assert remove(store, kinds.values()) == [*kinds.values()]
-        assert all(each.path.exists() for each in kinds.values())
+        assert all(item.path.exists() for item in kinds.values())
     del artifacts
     assert remove(store, kinds.values()) == []
-    assert not any(each.path.exists() for each in kinds.values())
+    assert not any(item.path.exists() for item in kinds.values())
 
 
 def test_what_is_being_made_stays_and_what_was_left_behind_goes(store):
@@ -210,7 +210,7 @@ def test_what_is_being_made_stays_and_what_was_left_behind_goes(store):
             touch(temporary / "inner" / "embeddings.bin")
             listed = found(store)
             assert set(listed) == {folder, temporary}
-            assert {each.kind for each in listed.values()} == {"unfinished"}
+            assert {item.kind for item in listed.values()} == {"unfinished"}
             assert listed[folder].size == len(LARGE)
             seen.extend(listed.values())
             assert remove(store, seen) == seen
@@ -219,9 +219,9 @@ def test_what_is_being_made_stays_and_what_was_left_behind_goes(store):
     artifacts = Artifacts(store.artifacts)
     with pytest.raises(KeyboardInterrupt):
         artifacts.get("embeddings", {}, build)
-    for each in seen:  # as a process leaves them that is killed
-        touch(each.path / "half")
-    assert set(found(store, "unfinished")) == {each.path for each in seen}
+    for item in seen:  # as a process leaves them that is killed
+        touch(item.path / "half")
+    assert set(found(store, "unfinished")) == {item.path for item in seen}
     assert remove(store, items(store)) == []
     assert items(store) == []
 

@@ -12,7 +12,7 @@ SEEN = np.array([True, False, True])
 
 def ranks(none=(1, 2, 0), own=(1, 2, 0), file=(100, 0, 7)):
     by_filter = {"none": none, "self": own, "file": file}
-    return Ranks({name: np.array(each, np.uint8) for name, each in by_filter.items()}, SEEN)
+    return Ranks({name: np.array(values, np.uint8) for name, values in by_filter.items()}, SEEN)
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def test_ranks_come_back_as_they_were(tmp_path, given):
     """Also those of a filter file, whose name numpy has a use for."""
     given.save(tmp_path / "r.npz")
     read = Ranks.load(tmp_path / "r.npz", 3, 3)
-    assert {name: each.tolist() for name, each in read.by_filter.items()} == {
-        name: each.tolist() for name, each in given.by_filter.items()
+    assert {name: values.tolist() for name, values in read.by_filter.items()} == {
+        name: values.tolist() for name, values in given.by_filter.items()
     }
     assert read.seen.tolist() == given.seen.tolist()
     assert read.digest == given.digest
@@ -39,7 +39,7 @@ def test_ranks_come_back_as_they_were(tmp_path, given):
 def test_the_digest_is_of_filters_ranks_and_seen_labels():
     others = [ranks(none=(1, 2, 1)), ranks(own=(1, 1, 0)), Ranks(ranks().by_filter, ~SEEN)]
     others.append(Ranks({"none": ranks().by_filter["none"], "self": ranks().by_filter["file"]}, SEEN))
-    assert len({ranks().digest, *(each.digest for each in others)}) == 5
+    assert len({ranks().digest, *(other.digest for other in others)}) == 5
     assert ranks().digest == ranks().digest
 
 
@@ -76,7 +76,7 @@ def test_the_truth_comes_back_as_it_was(tmp_path):
         Truth(PAIRS, np.array([5, 0, 3]), 9),
         Truth(PAIRS, truth.frequency, 10),
     ]
-    assert len({truth.digest, *(each.digest for each in others)}) == 5
+    assert len({truth.digest, *(other.digest for other in others)}) == 5
 
 
 def test_a_damaged_truth_is_said(tmp_path):

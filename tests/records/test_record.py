@@ -8,7 +8,7 @@ from xmcbench.environment import Compute, Hardware, Program
 from xmcbench.errors import StorageError
 from xmcbench.records import Cell, Record, Store, as_json, read_record
 from xmcbench.records import record as record_module
-from xmcbench.records.record_json import sealed
+from xmcbench.records.record_json import seal
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json, sha256_json
 
@@ -21,7 +21,7 @@ def written(record, tmp_path):
     return store.record_path(made.cell), made
 
 
-def resealed(values):
+def seal_again(values):
     """JSON values with the checksum that somebody would give them who knows how."""
     content = {name: value for name, value in values.items() if name != "sha256"}
     return json.dumps({**content, "sha256": sha256_json(content)})
@@ -105,7 +105,7 @@ def test_a_cell_that_no_run_could_have_is_refused(written, change, reason):
     path, record = written
     values = as_json(record)
     cell = {**values["cell"], **change}
-    path.write_text(resealed({**values, "cell": cell, "key": sha256_json(cell)}))
+    path.write_text(seal_again({**values, "cell": cell, "key": sha256_json(cell)}))
     with pytest.raises(StorageError, match=f"is not a valid record: .*{reason}"):
         read_record(path)
 
@@ -133,7 +133,7 @@ def test_a_field_of_another_type_is_named(written, place, value, reason):
     for name in place[:-1]:
         inner = inner[name]
     inner[place[-1]] = value
-    path.write_text(resealed(values))
+    path.write_text(seal_again(values))
     with pytest.raises(StorageError, match=f"is not a valid record: .*{reason}"):
         read_record(path)
 
@@ -160,7 +160,7 @@ def test_what_is_not_a_record_says_so(written):
         ("[]", "is not a record of schema 1 or 2"),
         (json.dumps({**values, "schema": 3}), r"is not a record of schema 1 or 2 \(upgrade xmcbench\)"),
         (json.dumps({name: value for name, value in values.items() if name != "sha256"}), "checksum mismatch"),
-        (resealed({**values, "key": "0" * 64}), "the key does not match the cell"),
+        (seal_again({**values, "key": "0" * 64}), "the key does not match the cell"),
     ):
         path.write_text(content)
         with pytest.raises(StorageError, match=reason):
@@ -178,7 +178,7 @@ def test_a_record_of_schema_1_is_read(written):
         del values["protocol"][name]
     for figures in (values["metrics"]["self"], *values["metrics"]["self"]["views"].values()):
         figures["unlabelled"] = figures.pop("unlabeled")
-    path.write_text(resealed(values))
+    path.write_text(seal_again(values))
     old = read_record(path)
     assert (old.schema, old.ranks, old.protocol.propensity, old.environment.xmcbench) == (2, None, None, None)
     assert old.metrics == record.metrics
@@ -194,16 +194,16 @@ def test_the_checksum_covers_every_other_field(written):
     assert record.sha256 == sha256_json(content)
     assert canonical_json(content) != canonical_json(as_json(record))
     changed = msgspec.structs.replace(record, log="logs/x.log")
-    assert sealed(changed).sha256 != record.sha256
+    assert seal(changed).sha256 != record.sha256
 
 
 def test_no_part_can_be_changed_or_has_a_field_that_is_not_declared():
-    found = {each for each in vars(record_module).values() if isinstance(each, type)}
-    parts = {each for each in found if issubclass(each, msgspec.Struct)} - {msgspec.Struct}
+    found = {thing for thing in vars(record_module).values() if isinstance(thing, type)}
+    parts = {cls for cls in found if issubclass(cls, msgspec.Struct)} - {msgspec.Struct}
     assert {Cell, Record, Setting} <= parts
-    for each in parts | {Compute, Hardware, Program}:
-        assert each.__struct_config__.frozen, each
-        assert each.__struct_config__.forbid_unknown_fields, each
+    for cls in parts | {Compute, Hardware, Program}:
+        assert cls.__struct_config__.frozen, cls
+        assert cls.__struct_config__.forbid_unknown_fields, cls
 
 
 def test_the_name_of_a_row(record):

@@ -1,4 +1,4 @@
-"""Which runs a comparison takes: those that belong together."""
+"""Runs that a comparison takes: those that belong together."""
 
 import msgspec
 import pytest
@@ -114,7 +114,7 @@ def test_versions_of_the_data_are_told_apart_by_keys(stored):
     with pytest.raises(UsageError, match="name rows by their keys") as refused:
         choose(store, "a", "b", Conditions())
     for digest in "ac":
-        rows = {each.cell.method: each for each in store.records() if each.cell.dataset_sha256[0] == digest}
+        rows = {record.cell.method: record for record in store.records() if record.cell.dataset_sha256[0] == digest}
         keys = [rows[name].key[:12] for name in "ab"]
         assert f"Tiny fs-label-0.1: {keys[0]} {keys[1]}" in refused.value.hint
         first, second = choose(store, *keys, Conditions())
@@ -126,7 +126,7 @@ def test_versions_of_the_data_are_told_apart_by_keys(stored):
 def test_a_common_place_goes_before_others(chosen):
     ez = {"setting": Setting.of("ez")}
     first, second = chosen(("a", (0,), ez), ("b", (0,), ez), ("a", (0,), {}))
-    assert {each.records[0].cell.setting.kind for each in (first, second)} == {"ez"}
+    assert {row.records[0].cell.setting.kind for row in (first, second)} == {"ez"}
 
 
 def test_a_dataset_that_is_not_here_is_taken_by_its_name(chosen):

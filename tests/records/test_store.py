@@ -303,7 +303,7 @@ def test_dead_claims_are_swept_and_others_stay(tmp_path, record):
 
 def test_scratch_folders_of_dead_processes_are_swept(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    left, linked = (f"xmcbench-{machine_tag()}-{each}.tmp" for each in ("abcdefgh", "linked__"))
+    left, linked = (f"xmcbench-{machine_tag()}-{letters}.tmp" for letters in ("abcdefgh", "linked__"))
     others = ("xmcbench-results", "xmcbench-abcdefgh", "xmcbench-abcdefgh.tmp", "other.tmp")
     for name in (left, *others):
         (tmp_path / name / "inner").mkdir(parents=True)

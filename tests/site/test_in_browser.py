@@ -10,8 +10,7 @@ import pytest
 
 from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.overall import read_list
-from xmcbench.leaderboard.pages import pages
-from xmcbench.leaderboard.remarks import read_remarks
+from xmcbench.leaderboard.pages import pages, read_remarks
 from xmcbench.records import Store
 
 playwright = pytest.importorskip("playwright.sync_api")

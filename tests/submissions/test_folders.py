@@ -87,7 +87,7 @@ def test_a_tar_archive_stores_a_file_with_two_names_once(tmp_path):
     (runs / "ranking.npz").hardlink_to(runs / "predictions" / "r.npz")
     with tarfile.open(tmp_path / "runs.tar.gz", "w:gz") as archive:
         archive.add(runs, "runs")
-        assert [each.name for each in archive.getmembers() if each.islnk()]
+        assert [member.name for member in archive.getmembers() if member.islnk()]
     with runs_folders([str(tmp_path / "runs.tar.gz")]) as (found,):
         assert (found / "predictions" / "r.npz").read_bytes() == b"ranks"
         assert (found / "ranking.npz").read_bytes() == b"ranks"

@@ -12,13 +12,13 @@ import numpy as np
 
 from xmcbench.comparison import obstacle
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.leaderboard.rows import grouped, names
+from xmcbench.leaderboard.rows import group_rows, names
 from xmcbench.metrics import METRICS, Scores, protocol
 from xmcbench.metrics.power import POWER, Spread, spread
 from xmcbench.output.layout import laid_out
 from xmcbench.output.quantities import counted
 from xmcbench.records import Record, Store
-from xmcbench.records.selection import Conditions, Selected, choose, paired, places
+from xmcbench.records.selection import Conditions, Selected, choose, pair, places
 from xmcbench.runner.rescoring import evaluations
 from xmcbench.setting import Setting
 
@@ -189,7 +189,7 @@ def needed(
 
 
 def _rows(records: Sequence[Record], store: Store) -> list[Selected]:
-    groups = grouped(records)
+    groups = group_rows(records)
     called = names(groups)
     return [Selected(tuple(groups[key]), store) for key in sorted(groups, key=lambda key: called[key])]
 
@@ -224,7 +224,7 @@ def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, 
             left_out.setdefault("with one run, although its result depends on the seed", []).append(name)
     pairs = []
     for one, other in itertools.combinations(scores, 2):
-        both = paired(rows[one], rows[other])
+        both = pair(rows[one], rows[other])
         names_of_both = called[str(one)], called[str(other)]
         if any(len(row.records) == 1 and not row.deterministic for row in both):
             left_out.setdefault("with one subset in common", []).append(" and ".join(names_of_both))

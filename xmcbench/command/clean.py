@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     """List the selected items, or remove them."""
     from xmcbench.command import report
     from xmcbench.records import Store
-    from xmcbench.records.cleaning import freed, in_use, items, kinds, remove
+    from xmcbench.records.cleaning import count_freed_bytes, in_use, items, kinds, remove
 
     store = Store(arguments.runs)
     store.check_exists()
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     idle = [item for item in chosen if not in_use(item)]
     if arguments.remove:
-        size = freed(store, idle)
+        size = count_freed_bytes(store, idle)
         busy = remove(store, chosen)
         chosen = [item for item in chosen if item not in busy]
     else:

@@ -82,14 +82,14 @@ def _shown(fact: object) -> str:
 def _damaged(cache: Path, runs: Path) -> list[str]:
     """One line for each checksum mismatch."""
     from xmcbench.records import Store
-    from xmcbench.records.examination import damaged
+    from xmcbench.records.examination import find_damage
     from xmcbench.storage import artifacts
     from xmcbench.storage.cache import received
 
     examined = chain.from_iterable(map(artifacts.examine, (cache, *artifacts.stores(received()))))
     kept = [(folder, problem) for folder, problem in examined if problem]
     found = [f"{folder}: {problem}; it will be regenerated when needed" for folder, problem in kept]
-    return found + (list(damaged(Store(runs))) if runs.is_dir() else [])
+    return found + (list(find_damage(Store(runs))) if runs.is_dir() else [])
 
 
 def _existing(folder: Path) -> Path:

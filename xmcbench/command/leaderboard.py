@@ -1,6 +1,7 @@
 """Write the leaderboard from stored records, check that it is up to date, or add records to it.
 
-xmcbench leaderboard                         pages and figures in ./leaderboards, from records and remarks there
+xmcbench leaderboard                         pages and figures in ./leaderboards, from records and remarks there;
+                                             records that runs wrote there are packed: a file for each setting
 xmcbench leaderboard --refresh               run stale cells again first
 xmcbench leaderboard --check                 change nothing; exit 1 if a file is out of date
 xmcbench leaderboard --format html --out site  a site that opens from disk, offline
@@ -93,8 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.leaderboard.consistency import latest
     from xmcbench.leaderboard.files import differences, files, write
     from xmcbench.leaderboard.overall import read_list
-    from xmcbench.leaderboard.pages import pages
-    from xmcbench.leaderboard.remarks import read_remarks
+    from xmcbench.leaderboard.pages import pages, read_remarks
     from xmcbench.records import Store
 
     if arguments.check and arguments.refresh:
@@ -113,6 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
     failed = _refresh(arguments, Store(runs), registry, standing) if arguments.refresh else 0
     store = Store(runs)
     records, outdated = _with_current_figures(store, arguments.check, request.named(arguments), standing)
+    outdated += _pack(store, arguments.check)
     left_out = report.warn_left_out(store)
     records, earlier = latest(records)
     report.note_earlier(earlier)
@@ -128,21 +129,25 @@ def run(arguments: argparse.Namespace) -> int:
     stale = sum(bool(standing.problem(record)) for record in records if record.ok)
     if stale:
         print(f"stale records: {stale} of {len(records)}; their rows are marked", file=sys.stderr)
-    if not arguments.check:
-        for path in write(out, made, arguments.force):
-            print(f"removed: {terminal(str(path))}, which was generated earlier and is obsolete", file=sys.stderr)
-        first = {"markdown": "README.md", "html": "index.html"}.get(arguments.format)
-        index = f", the index is {out / first}" if first else ""
-        print(f"{counted(len(made), 'file')} in {out}{index}")
-        return 1 if failed or left_out else 0
-    found = [*outdated, *differences(out, made)]
-    for line in found:
+    if arguments.check:
+        return max(_report([*outdated, *differences(out, made)], len(made)), int(bool(left_out)))
+    for path in write(out, made, arguments.force):
+        print(f"removed: {terminal(str(path))}, which was generated earlier and is obsolete", file=sys.stderr)
+    first = {"markdown": "README.md", "html": "index.html"}.get(arguments.format)
+    index = f", the index is {out / first}" if first else ""
+    print(f"{counted(len(made), 'file')} in {out}{index}")
+    return 1 if failed or left_out else 0
+
+
+def _report(outdated: list[str], files: int) -> int:
+    """Print which files are out of date; 1 if there are any."""
+    for line in outdated:
         print(f"xmcbench: {line}", file=sys.stderr)
-    if found:
-        print(f"out of date: {counted(len(found), 'file')} (run the same command without --check)")
-    else:
-        print(f"up to date: {counted(len(made), 'file')}")
-    return 1 if found or left_out else 0
+    if outdated:
+        print(f"out of date: {counted(len(outdated), 'file')} (run the same command without --check)")
+        return 1
+    print(f"up to date: {counted(files, 'file')}")
+    return 0
 
 
 def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, standing: Standing) -> int:
@@ -197,7 +202,7 @@ def _with_current_figures(
             if not constants or not (ranked_again or is_outdated(record, default, constants, standing)):
                 records.append(record)
                 continue
-            path, name = store.record_path(record.cell), record.cell.dataset
+            path, name = store.place(record.cell), record.cell.dataset
             code = "its ranks are from other code" if ranked_again else "figures are from other metrics or propensities"
             outdated.append(f"{path}: {code}, or of another default filter")
             place = places.get(name, name)
@@ -206,6 +211,19 @@ def _with_current_figures(
                 raise StorageError(f"{path}: another run has this cell", "wait until it has ended")
             records.append(found)
     return records, outdated
+
+
+def _pack(store: Store, check: bool) -> list[str]:
+    """Pack the records that runs wrote to a board; with ``check`` return a line for each of them instead."""
+    from xmcbench.records.packing import loose_records, pack
+
+    if not store.is_packed():
+        return []
+    if check:
+        return [f"{path}: not packed" for path in loose_records(store) if path not in store.left_out]
+    if moved := pack(store):
+        print(f"packed: {counted(moved, 'record')} that runs wrote", file=sys.stderr)
+    return []
 
 
 def _add(arguments: argparse.Namespace) -> int:
@@ -233,9 +251,10 @@ def _add(arguments: argparse.Namespace) -> int:
             said = str(error) if str(path) in str(error) else f"{path}: {error}"
             print(f"xmcbench: refused: {said}", file=sys.stderr)
         if arguments.check:
-            for each in found.accepted:
-                print(f"{'already there' if each.there else 'would be added'}: {board.record_path(each.record.cell)}")
+            for sent in found.accepted:
+                print(f"{'already there' if sent.there else 'would be added'}: {board.place(sent.record.cell)}")
         else:
-            for each, place in zip(found.accepted, admission.add(found.accepted, board, scorer), strict=True):
-                print(f"{'already there' if each.there else 'added'}: {place}")
+            admission.add(found.accepted, board, scorer)
+            for sent in found.accepted:
+                print(f"{'already there' if sent.there else 'added'}: {board.place(sent.record.cell)}")
     return max(report.warn_left_out(board), int(bool(found.refused)))

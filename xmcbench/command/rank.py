@@ -26,7 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     flags.add_setting(parser, several=False, required=True, help="zero-shot, few-shot or all pairs")
     flags.add_metric(parser)
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw the critical-difference diagram")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw the ranks with the critical difference")
     parser.add_argument("--force", action="store_true", help="replace FILE")
     flags.add_plugin(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Rank and print."""
     from xmcbench.command import report
     from xmcbench.errors import UnknownName
-    from xmcbench.leaderboard import diagram, markup, overall
+    from xmcbench.leaderboard import markup, overall
     from xmcbench.leaderboard.consistency import latest
     from xmcbench.metrics import METRICS
     from xmcbench.records import Store
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     ranked = [each for each in records if each.cell.dataset in made.datasets and each.cell.setting.kind in kinds]
     report.note_unknown(ranked, standing)
     if arguments.svg:
-        write_text(arguments.svg, diagram.draw(made))
+        write_text(arguments.svg, overall.chart(made).draw())
     if arguments.json:
         print(json.dumps(overall.as_json(made), indent=1))
     else:

@@ -11,9 +11,9 @@ from operator import attrgetter
 
 from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
-from xmcbench.leaderboard.losses import loss_curves, slug
+from xmcbench.leaderboard.losses import loss_charts
 from xmcbench.leaderboard.published import MAIN, Ablation, Source
-from xmcbench.leaderboard.rows import apart, by_setting, grouped, rows, shared_name
+from xmcbench.leaderboard.rows import apart, by_setting, group_rows, rows, shared_name, slug
 from xmcbench.leaderboard.tables import ablation_table, text_table, without_switches
 from xmcbench.records import Record, Standing
 from xmcbench.storage.canonical import sha256_json
@@ -44,17 +44,17 @@ def page(datasets: Mapping[str, Records], printed: Sequence[Source], standing: S
             for setting, records in by_setting(switched_records).items():
                 if groups := _groups(records, ablation):
                     blocks.append(Heading(2, f"{name}, {setting.title}, measured"))
-                    blocks += [each for group in groups for each in _measured(group, ablation, standing)]
+                    blocks += [block for group in groups for block in _blocks_of(group, ablation, standing)]
     return Page("ablation", "Ablation", (*blocks, *citations(printed, attrgetter("ablation")))) if blocks else None
 
 
-def parted(records: Records, printed: Iterable[Source]) -> tuple[Records, Records]:
+def split_ablated(records: Records, printed: Iterable[Source]) -> tuple[Records, Records]:
     """The records of whole methods, and those of a method with a component switched off."""
     switches = [source.ablation.switches for source in printed if source.ablation]
     whole: list[Record] = []
     partial: list[Record] = []
     for record in records:
-        on = [record.cell.parameters[switch] for each in switches if _has(record, each) for switch in each]
+        on = [record.cell.parameters[switch] for names in switches if _has(record, names) for switch in names]
         (whole if all(on) else partial).append(record)
     return whole, partial
 
@@ -71,7 +71,7 @@ def _groups(records: Records, ablation: Ablation) -> list[tuple[str, str, Record
         groups.setdefault(sha256_json([cell.method, others]), []).append(record)
     named: dict[str, dict[str, Records]] = {}
     for key, group in sorted(groups.items()):
-        if all(all(_switched(record.cell.parameters, ablation)) for record in group):
+        if all(all(_switches_of(record.cell.parameters, ablation)) for record in group):
             continue
         cell = group[0].cell
         place = f"{cell.dataset.lower()}-{cell.setting.slug}"
@@ -85,7 +85,7 @@ def _groups(records: Records, ablation: Ablation) -> list[tuple[str, str, Record
             for name, same in named.items()
             for difference, (stem, group) in zip(_apart([*same.values()], ablation), same.items(), strict=True)
         ),
-        key=lambda each: each[:2],
+        key=lambda named: named[:2],
     )
 
 
@@ -95,7 +95,7 @@ def _apart(groups: Sequence[Records], ablation: Ablation) -> list[str]:
     return apart([{name: own[name] for name in own.keys() - ablation.switches.keys()} for own in parameters])
 
 
-def _measured(group: tuple[str, str, Records], ablation: Ablation, standing: Standing) -> Iterator[Block]:
+def _blocks_of(group: tuple[str, str, Records], ablation: Ablation, standing: Standing) -> Iterator[Block]:
     """Heading, table and loss curves of one group; rows in the published order, then the others."""
     name, stem, records = group
     records, left_out = _shared_seeds(records)
@@ -103,18 +103,18 @@ def _measured(group: tuple[str, str, Records], ablation: Ablation, standing: Sta
     made = sorted(rows(records, filter_name, standing), key=lambda row: _order(row.parameters, ablation))
     yield Heading(3, name)
     if any(row.figures for row in made):
-        caption = captions.measured_ablation(name, records, filter_name, ablation) + left_out
+        caption = captions.rows_of_ablation(name, records, filter_name, ablation) + left_out
         yield ablation_table(made, ablation.switches, lambda row: index(row.parameters, ablation), stem, caption)
-    drawn = loss_curves(records, f"ablation-{stem}", lambda record: _label(record.cell.parameters, ablation))
-    if drawn:
-        yield Figures(drawn)
+    drawn = loss_charts(records, f"ablation-{stem}", lambda record: _label(record.cell.parameters, ablation))
+    if first := next(drawn, None):
+        yield Figures((first,))
     yield from without_a_result(made)
 
 
 def _shared_seeds(records: Records) -> tuple[Records, str]:
     """The records of the seeds that every row has, and a sentence on those left out; all of them if no seed is
     shared."""
-    seeds = [{record.cell.seed for record in group} for group in grouped(records).values()]
+    seeds = [{record.cell.seed for record in group} for group in group_rows(records).values()]
     shared = set.intersection(*seeds)
     others = set.union(*seeds) - shared
     if not shared or not others:
@@ -126,24 +126,24 @@ def _shared_seeds(records: Records) -> tuple[Records, str]:
 def _order(parameters: Mapping[str, object], ablation: Ablation) -> tuple[int, tuple[bool, ...]]:
     indices = [index for index, _, _ in ablation.rows]
     own = index(parameters, ablation)
-    return indices.index(own) if own in indices else len(indices), _switched(parameters, ablation)
+    return indices.index(own) if own in indices else len(indices), _switches_of(parameters, ablation)
 
 
 def index(parameters: Mapping[str, object], ablation: Ablation) -> str:
     """The number of the published row with the same switches; ``NO_INDEX`` if there is none."""
-    own = ["yes" if on else "no" for on in _switched(parameters, ablation)]
+    own = ["yes" if on else "no" for on in _switches_of(parameters, ablation)]
     return next((index for index, switched, _ in ablation.rows if [*switched.values()] == own), NO_INDEX)
 
 
 def _label(parameters: Mapping[str, object], ablation: Ablation) -> str:
     """A short name of a row for a legend, without line breaks: "4 (MAC, LR)"; without a number "MAC, E"."""
     heads = [head for head, _ in ablation.switches.values()]
-    on = ", ".join(head for head, own in zip(heads, _switched(parameters, ablation), strict=True) if own) or "none"
+    on = ", ".join(head for head, own in zip(heads, _switches_of(parameters, ablation), strict=True) if own) or "none"
     number = index(parameters, ablation)
     return (on if number == NO_INDEX else f"{number} ({on})").replace(" ", "\N{NO-BREAK SPACE}")
 
 
-def _switched(parameters: Mapping[str, object], ablation: Ablation) -> tuple[bool, ...]:
+def _switches_of(parameters: Mapping[str, object], ablation: Ablation) -> tuple[bool, ...]:
     return tuple(bool(parameters[switch]) for switch in ablation.switches)
 
 

@@ -1,15 +1,18 @@
-"""What a page is made of."""
+"""Blocks of pages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from xmcbench.leaderboard.plot import Figure
+from xmcbench.leaderboard.canvas import Chart
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.rows import Row
 from xmcbench.leaderboard.tables import Table
 from xmcbench.output.escaping import markdown, markdown_line
+
+#: Charts of a page at most.
+CHARTS = 4
 
 
 @dataclass(frozen=True)
@@ -23,9 +26,14 @@ class Heading:
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures side by side."""
+    """Charts side by side."""
 
-    figures: tuple[Figure, ...]
+    charts: tuple[Chart, ...]
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes of the charts, each once."""
+        return [*dict.fromkeys(note for chart in self.charts for note in chart.notes)]
 
 
 #: A block is a heading, a paragraph in Markdown, a table or a row of figures. Only a paragraph has markup of its own:
@@ -42,6 +50,19 @@ class Page:
     blocks: tuple[Block, ...]
 
 
+def with_few_charts(page: Page) -> Page:
+    """The page with its first charts only."""
+    blocks, room = [], CHARTS
+    for block in page.blocks:
+        if isinstance(block, Figures):
+            block = Figures(block.charts[:room])  # noqa: PLW2901 - the block that is kept
+            room -= len(block.charts)
+            if not block.charts:
+                continue
+        blocks.append(block)
+    return replace(page, blocks=tuple(blocks))
+
+
 def citations(printed: Sequence[Source], cited: Callable[[Source], object]) -> list[Block]:
     """The section of sources: those for which ``cited`` is true, each with its number."""
     lines = [f"[{number}] {markdown(_reference(source))}" for number, source in enumerate(printed, 1) if cited(source)]
@@ -53,6 +74,6 @@ def _reference(source: Source) -> str:
 
 
 def without_a_result(rows: Iterable[Row]) -> list[Block]:
-    """Which rows failed or were skipped, and why: one line per seed."""
+    """List the rows that failed or were skipped, with the reason, one line per seed."""
     problems = [markdown_line(f"{row.name}, {problem}") for row in rows for problem in row.problems]
     return ["Without a result:  \n" + "  \n".join(problems)] if problems else []

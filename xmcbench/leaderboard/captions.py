@@ -61,31 +61,15 @@ Methods are ranked on each dataset, and the ranks are averaged. Figures of diffe
 method is ranked if it has a result with the same parameters on every dataset that counts in the setting; the others are
 listed below the tables. The datasets that count are those of `overall.toml` beside the records, so that a new dataset
 changes no ranking. Without this file all count, except those for tuning (`-dev`). Friedman's test asks whether all
-methods perform alike. Methods that a bar joins differ by less than the critical difference of Nemenyi's test, which is
-large when there are few datasets. Both tests assume independent datasets, and datasets drawn from one another are not
-independent. `xmcbench rank` does the same for any datasets and metrics."""
+methods perform alike. Methods whose bars overlap differ by less than the critical difference of Nemenyi's test, which
+is large when there are few datasets. Both tests assume independent datasets, and datasets drawn from one another are
+not independent. `xmcbench rank` does the same for any datasets and metrics."""
 
-CURVE = (
-    "Bands reach from the lowest seed to the highest. A method that ignores pairs has one result for all shares, so "
-    "its line is flat."
-)
-
-BUDGET = (
-    "Rows that differ only in how long they train without pairs, by the number of texts that the training embeds with "
-    "their gradients. Bands reach from the lowest seed to the highest."
-)
-
-TRADEOFF = (
-    "A row is on the Pareto front of a cost if no other row of the drawing is better at the same cost or less, or as "
-    "good at a lower cost. The front compares means and ignores their intervals. Times on other classes of machine "
-    "have drawings of their own."
-)
-
-TRAINING = (
-    "Losses of the trained rows of the zero-shot setting, from their records. Bands reach from the lowest seed to the "
-    "highest; rows that share a training share a line. Losses of different methods are not comparable: each has its "
-    "own task, batch and temperature."
-)
+CHARTS = """\
+A chart has one row per method, the one with the most results here, and at most the best eight methods; the tables have
+all rows. Bands reach from the lowest seed to the highest. A method that ignores pairs has one result for all shares, so
+its line is flat. A row is on the Pareto front if no other row of the chart is better in the same time or less, or as
+good in less; the front compares means and ignores their intervals. `--format csv` writes the points."""
 
 _GROUPS = {
     "seen": "labels with a known pair",
@@ -101,7 +85,7 @@ def settings(of: Iterable[Setting]) -> str:
     chosen = {*of}
     parts = ["zero-shot"] if Setting("ez") in chosen else []
     for by in ("label", "pair"):
-        ratios = sorted(each.ratio or 0 for each in chosen if each.by == by)
+        ratios = sorted(setting.ratio or 0 for setting in chosen if setting.by == by)
         if ratios:
             parts.append(f"few-shot by {by} {', '.join(f'{100 * ratio:g}%' for ratio in ratios)}")
     return "; ".join([*parts, *(["full"] if Setting("full") in chosen else [])])
@@ -117,7 +101,7 @@ def main(
     """The caption of a main table."""
     parts = []
     if any(record.ok for record in records):
-        parts.append(measured(dataset, setting, records, filter_name))
+        parts.append(rows_of(dataset, setting, records, filter_name))
         parts.append("Best bold, second underlined; rows that the intervals cannot distinguish share a rank.")
     else:
         parts.append(f"{dataset}, {setting.title}.")
@@ -128,20 +112,20 @@ def main(
     return " ".join(parts)
 
 
-def measured(dataset: str, setting: Setting, records: Sequence[Record], filter_name: str) -> str:
+def rows_of(dataset: str, setting: Setting, records: Sequence[Record], filter_name: str) -> str:
     """Dataset, setting, unit, protocol, filter and known pairs of measured rows."""
     done = [record for record in records if record.ok]
     return (
-        f"{dataset}, {setting.title}{_known(done)}. {_figures(done, filter_name)}; "
+        f"{dataset}, {setting.title}{_pairs_given(done)}. {_figures(done, filter_name)}; "
         "row names contain preset, encoder and training budget."
     )
 
 
-def measured_ablation(name: str, records: Sequence[Record], filter_name: str, printed: Ablation) -> str:
+def rows_of_ablation(name: str, records: Sequence[Record], filter_name: str, printed: Ablation) -> str:
     """The caption of a measured ablation: what all rows have in common (``name``), and the meaning of the columns."""
     done = [record for record in records if record.ok]
     cell = done[0].cell
-    place = f"{cell.dataset}, {cell.setting.title}{_known(done)}"
+    place = f"{cell.dataset}, {cell.setting.title}{_pairs_given(done)}"
     heads = ", ".join(head for head, _ in printed.switches.values())
     return (
         f"{place}. {name} with its components ({heads}) on or off; rows are numbered like the published ones. "
@@ -167,7 +151,7 @@ def groups(dataset: str, setting: Setting, records: Sequence[Record], filter_nam
 
 def subsets(seeds: Sequence[int]) -> str:
     """The note on a row whose seen and unseen labels are those of fewer subsets than other rows have."""
-    which = f"subset of seed {seeds[0]}" if len(seeds) == 1 else f"subsets of seeds {_listed(seeds)}"
+    which = f"subset of seed {seeds[0]}" if len(seeds) == 1 else f"subsets of seeds {_join(seeds)}"
     return f"seen and unseen labels are those of the {which} only"
 
 
@@ -178,8 +162,8 @@ def efficiency(dataset: str, setting: Setting, machine: str) -> str:
     )
 
 
-def makeup(dataset: str, setting: Setting) -> str:
-    """The caption of the table of what rows are made of."""
+def provenance(dataset: str, setting: Setting) -> str:
+    """The caption of the table of the origin of rows."""
     return (
         f"{dataset}, {setting.title}: what the rows are made of. Outside data is any data other than this dataset. "
         "Training data and license are what the card of a model declares; they were not checked, and no rank depends "
@@ -187,14 +171,14 @@ def makeup(dataset: str, setting: Setting) -> str:
     )
 
 
-def remarked(titles: Sequence[str]) -> str:
+def remark_link(titles: Sequence[str]) -> str:
     """The line below a table that leads to what the page says on the methods of these titles."""
-    return f"[The remarks](#remarks) explain the figures of {_listed(map(markdown, titles))}."
+    return f"[The remarks](#remarks) explain the figures of {_join(map(markdown, titles))}."
 
 
 def on_the_ablation(titles: Iterable[str]) -> str:
     """The line below a table that replaces rows with a component switched off."""
-    return f"Rows of {_listed(map(markdown, sorted(titles)))} without a component: [ablation](ablation.md)."
+    return f"Rows of {_join(map(markdown, sorted(titles)))} without a component: [ablation](ablation.md)."
 
 
 def ablation(printed: Ablation, source: Source) -> str:
@@ -221,13 +205,13 @@ def _protocol(filter_name: str) -> str:
     return f"filter {filter_name}, metric protocol {protocol.VERSION}"
 
 
-def _known(done: Sequence[Record]) -> str:
-    """How many pairs the rows were given."""
+def _pairs_given(done: Sequence[Record]) -> str:
+    """The number of pairs that the rows were given."""
     subsets = {record.cell.seed: record.subset for record in done if record.subset}
     if not subsets:
         return ""
     pairs, labels = (fmean(getattr(subset, what) for subset in subsets.values()) for what in ("pairs", "labels"))
-    mean = ", mean over seeds" if len({(each.pairs, each.labels) for each in subsets.values()}) > 1 else ""
+    mean = ", mean over seeds" if len({(subset.pairs, subset.labels) for subset in subsets.values()}) > 1 else ""
     return f": {pairs:,.0f} known pairs of {labels:,.0f} labels{mean}"
 
 
@@ -237,7 +221,7 @@ def _short(source: Source) -> str:
     return f"{first}{' et al.' if ',' in authors else ''}, {rest.rstrip('.').rpartition(' ')[2]}"
 
 
-def _listed(items: Iterable[object]) -> str:
+def _join(items: Iterable[object]) -> str:
     """A, B and C."""
     *others, last = map(str, items)
     return f"{', '.join(others)} and {last}" if others else last

@@ -16,7 +16,7 @@ from statistics import fmean
 from xmcbench.leaderboard import ablation, captions
 from xmcbench.leaderboard.blocks import Block, Heading, Page, citations
 from xmcbench.leaderboard.published import Ablation, Claim, Side, Source
-from xmcbench.leaderboard.rows import for_tuning, grouped
+from xmcbench.leaderboard.rows import for_tuning, group_rows
 from xmcbench.leaderboard.tables import Table, text_table, without_switches
 from xmcbench.records import Record, Standing
 
@@ -58,20 +58,20 @@ def page(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], st
 
 def _table(name: str, records: Sequence[Record], source: Source, standing: Standing) -> Table | None:
     presets = _shared_presets(records, source.claims)
-    tested = [_tested(claim, records, source, presets, standing) for claim in source.claims]
-    tested = [each for each in tested if each.differences]
+    tested = [_test(claim, records, source, presets, standing) for claim in source.claims]
+    tested = [test for test in tested if test.differences]
     if not tested:
         return None
-    presets = [preset for preset in presets if any(preset in each.differences for each in tested)]
+    presets = [preset for preset in presets if any(preset in test.differences for test in tested)]
     heads = [f"{metric} {kind}" for metric in METRICS for kind in ("published", *presets)]
     lines = []
-    for each in tested:
+    for test in tested:
         texts = []
         for metric in METRICS:
-            texts.append(_range(_published(each.claim, source, metric)))
-            texts += [_mean(each.differences.get(preset, {}).get(metric, ())) for preset in presets]
-        lines.append((each.claim.text, texts, 0))
-    notes = {each.claim.text: each.marks for each in tested}
+            texts.append(_range(_differences(test.claim, source, metric)))
+            texts += [_mean(test.differences.get(preset, {}).get(metric, ())) for preset in presets]
+        lines.append((test.claim.text, texts, 0))
+    notes = {test.claim.text: test.marks for test in tested}
     caption = captions.claims(records[0].cell.dataset, source, records[0].protocol.filter)
     return text_table(name, caption, "Claim", heads, lines, notes=notes)
 
@@ -89,7 +89,7 @@ def _shared_presets(records: Iterable[Record], claims: Iterable[Claim]) -> list[
     return sorted(shared or (found if beside else ()))
 
 
-def _tested(
+def _test(
     claim: Claim, records: Sequence[Record], source: Source, presets: Iterable[str], standing: Standing
 ) -> _Tried:
     differences: dict[str, dict[str, list[float]]] = {}
@@ -114,27 +114,27 @@ def _row(side: Side, records: Sequence[Record], source: Source, preset: str, sta
         rows = [record for record in inside if _is_row(record, side.row, source.ablation, standing)]
         own = [record for record in rows if _preset(record) == preset]
     else:
-        whole, _ = ablation.parted(inside, [source])
-        named = [each for each in whole if each.method.title == side.method]
-        unchanged = [each for each in named if _unchanged(each, each.method.variant, standing)]
-        own = [each for each in unchanged if _preset(each) == preset]
-        own = own or [each for each in unchanged if not _preset(each)]  # a method without presets
+        whole, _ = ablation.split_ablated(inside, [source])
+        named = [record for record in whole if record.method.title == side.method]
+        unchanged = [record for record in named if _is_unchanged(record, record.method.variant, standing)]
+        own = [record for record in unchanged if _preset(record) == preset]
+        own = own or [record for record in unchanged if not _preset(record)]  # a method without presets
     # A preset may have changed between two runs: its rows by today's code come first, then those with more seeds.
-    return min(grouped(own).values(), key=lambda group: (len(standing.problems(group)), -len(group)), default=[])
+    return min(group_rows(own).values(), key=lambda group: (len(standing.problems(group)), -len(group)), default=[])
 
 
 def _is_row(record: Record, row: str, printed: Ablation, standing: Standing) -> bool:
-    """Whether it is this row of the ablation, with all other parameters as a preset has them."""
+    """Return whether it is this row of the ablation, with all other parameters as a preset has them."""
     variant = without_switches(record.method.variant, printed.switches)
     return (
         record.method.title == printed.method
-        and _unchanged(record, variant, standing, printed.switches)
+        and _is_unchanged(record, variant, standing, printed.switches)
         and ablation.index(record.cell.parameters, printed) == row
     )
 
 
-def _unchanged(record: Record, variant: str, standing: Standing, ignored: Collection[str] = ()) -> bool:
-    """Whether its parameters are those of its preset, the ignored ones left out.
+def _is_unchanged(record: Record, variant: str, standing: Standing, ignored: Collection[str] = ()) -> bool:
+    """Return whether its parameters are those of its preset, except for the ignored ones.
 
     The variant names changed parameters, but not those that it describes: a row with another number of steps looks like
     one of the preset. Only the preset tells.
@@ -168,7 +168,7 @@ def _value(record: Record, metric: str) -> float:
     return record.metrics[record.protocol.filter].values[metric]
 
 
-def _published(claim: Claim, source: Source, metric: str) -> list[float]:
+def _differences(claim: Claim, source: Source, metric: str) -> list[float]:
     """The published differences, one per dataset for which both sides have the metric."""
     better, worse = source.figures(claim.better), source.figures(claim.worse)
     both = [(better[name], worse[name]) for name in better if name in worse]
@@ -178,16 +178,16 @@ def _published(claim: Claim, source: Source, metric: str) -> list[float]:
 def _range(differences: Sequence[float]) -> str:
     if not differences:
         return ""
-    return " to ".join(dict.fromkeys(map(_signed, (min(differences), max(differences)))))
+    return " to ".join(dict.fromkeys(map(_with_sign, (min(differences), max(differences)))))
 
 
 def _mean(differences: Sequence[float]) -> str:
     if not differences:
         return ""
     above = sum(difference > 0 for difference in differences)
-    return f"{_signed(fmean(differences))} ({above} of {len(differences)})"
+    return f"{_with_sign(fmean(differences))} ({above} of {len(differences)})"
 
 
-def _signed(points: float) -> str:
+def _with_sign(points: float) -> str:
     """A difference in points; what rounds to zero has no minus sign."""
     return f"{round(points, 2) + 0.0:+.2f}"

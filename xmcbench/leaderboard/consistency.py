@@ -1,4 +1,4 @@
-"""Whether records fit on one board: their figures are possible, and they are from the same data."""
+"""Checks that records fit on one board: figures are possible, and from the same data."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def latest(records: Iterable[Record]) -> tuple[list[Record], dict[str, int]]:
     newest: dict[str, Record] = {}
     for record in found:
         other = newest.setdefault(record.cell.dataset, record)
-        newest[record.cell.dataset] = max(other, record, key=lambda each: (each.ok, each.measured.started))
-    kept = [each for each in found if each.cell.dataset_sha256 == newest[each.cell.dataset].cell.dataset_sha256]
-    counts = Counter(each.cell.dataset for each in found) - Counter(each.cell.dataset for each in kept)
+        newest[record.cell.dataset] = max(other, record, key=lambda record: (record.ok, record.measured.started))
+    kept = [record for record in found if record.cell.dataset_sha256 == newest[record.cell.dataset].cell.dataset_sha256]
+    counts = Counter(record.cell.dataset for record in found) - Counter(record.cell.dataset for record in kept)
     return kept, dict(counts)
 
 
@@ -43,8 +43,8 @@ def check(records: Iterable[Record]) -> None:
         scored, constants = {}, record.protocol.propensity
         for filter_name, scores in sorted(record.metrics.items()):
             scored[filter_name] = scores.scored
-            for each in (scores, *scores.views.values()):
-                _check_scores(each, name)
+            for part in (scores, *scores.views.values()):
+                _check_scores(part, name)
         same = {
             "data": (("data", cell.dataset), cell.dataset_sha256),
             "counts": (("counts", cell.dataset), tuple(sorted(record.counts.items()))),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeVar
 
-from xmcbench.leaderboard.plot import Marked, WithMarkedLines
-from xmcbench.leaderboard.rows import grouped, names
+from xmcbench.leaderboard.canvas import DAGGER
+from xmcbench.leaderboard.rows import group_rows, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import protocol
 from xmcbench.metrics.seeds import half_width
@@ -32,7 +32,7 @@ class CoveragePoint:
 
 
 @dataclass(frozen=True)
-class CoverageLine(Marked):
+class CoverageLine:
     """One row's points by ratio. A flat line belongs to a method that never looks at pairs: it has one point, for all
     ratios, under the first of them. ``marks``: notes on the points, such as that some are stale."""
 
@@ -41,9 +41,14 @@ class CoverageLine(Marked):
     points: Mapping[float, CoveragePoint]
     marks: tuple[str, ...] = ()
 
+    @property
+    def label(self) -> str:
+        """The name, with a dagger if there are marks."""
+        return f"{self.name}{DAGGER}" if self.marks else self.name
+
 
 @dataclass(frozen=True)
-class Curve(WithMarkedLines):
+class Curve:
     """The lines of one metric on one dataset. ``missing``: expected points without a result, one line each."""
 
     dataset: str
@@ -60,14 +65,13 @@ class Curve(WithMarkedLines):
         return f"{self.dataset.lower()}-{self.by}-{self.metric.lower().replace('@', '')}"
 
     @property
-    def title(self) -> str:
-        """The title of the drawing."""
-        return f"{self.metric} on {self.dataset} by {self.by}"
-
-    @property
-    def short(self) -> str:
-        """A short title for a row of drawings."""
-        return self.metric
+    def marks(self) -> dict[str, list[str]]:
+        """Note -> the names of the lines that it is about."""
+        found: dict[str, list[str]] = {}
+        for line in self.lines:
+            for mark in line.marks:
+                found.setdefault(mark, []).append(line.name)
+        return found
 
 
 def curve(
@@ -88,7 +92,7 @@ def curve(
     """
     groups: dict[str, tuple[str, list[tuple[float, Record]]]] = {}
     dataset = ""
-    by_row = grouped(records)
+    by_row = group_rows(records)
     for key, name in names(by_row).items():
         group = by_row[key]
         dataset = group[0].cell.dataset
@@ -101,13 +105,13 @@ def curve(
     lines, needed = [], set(expected)
     for name, (supervision, placed) in sorted(groups.items()):
         flat = supervision == "unused"
-        points = over_seeds([(ratio, each) for ratio, each in placed if flat or ratio in grid], metric, filter_name)
+        points = over_seeds([(ratio, record) for ratio, record in placed if flat or ratio in grid], metric, filter_name)
         if flat and points:
             first = min(points)
             points = {grid[0] if grid else first: points[first]}
         if not points or (ratios is None and not flat and len(points) < 2):
             continue
-        marks = (standing or Standing()).problems(each for _, each in placed)
+        marks = (standing or Standing()).problems(record for _, record in placed)
         lines.append(CoverageLine(name, flat, points, marks))
         seeds = {seed for point in points.values() for seed in point.seeds}
         if not flat:
@@ -115,7 +119,7 @@ def curve(
     shaped = any(0 < ratio < 1 for line in lines if not line.flat for ratio in line.points)
     if not lines or (ratios is None and not shaped):
         return None
-    return Curve(dataset, by, metric, filter_name, grid, tuple(lines), _missing(needed, lines))
+    return Curve(dataset, by, metric, filter_name, grid, tuple(lines), _gaps(needed, lines))
 
 
 def table(made: Curve) -> Table:
@@ -140,7 +144,7 @@ def as_csv(made: Curve) -> str:
         for ratio in made.ratios:
             point = next(iter(line.points.values())) if line.flat else line.points.get(ratio)
             if point:
-                values = [f"{100 * each:.4f}" for each in (point.value, point.low, point.high, point.half_width)]
+                values = [f"{100 * value:.4f}" for value in (point.value, point.low, point.high, point.half_width)]
                 seeds = " ".join(map(str, point.seeds))
                 head = [made.dataset, made.by, f"{ratio:g}", line.name, made.metric]
                 lines.append([*head, *values, seeds, made.filter, str(protocol.VERSION), " ".join(line.marks)])
@@ -163,14 +167,14 @@ def over_seeds(placed: Iterable[tuple[X, Record]], metric: str, filter_name: str
     points = {}
     for x in sorted(at):
         scores = [record.metrics[filter_name] for record in at[x]]
-        values = [each.values[metric] for each in scores]
-        widths = [(each.intervals[metric][1] - each.intervals[metric][0]) / 2 for each in scores]
+        values = [score.values[metric] for score in scores]
+        widths = [(score.intervals[metric][1] - score.intervals[metric][0]) / 2 for score in scores]
         seeds = tuple(record.cell.seed for record in at[x])
         points[x] = CoveragePoint(fmean(values), min(values), max(values), half_width(values, widths), seeds)
     return points
 
 
-def _missing(needed: Iterable[tuple[str, float, int]], lines: Sequence[CoverageLine]) -> tuple[str, ...]:
+def _gaps(needed: Iterable[tuple[str, float, int]], lines: Sequence[CoverageLine]) -> tuple[str, ...]:
     """One line per row: the ratios at which it lacks a point or a seed."""
     there = {line.name: line for line in lines}
     gaps: dict[str, dict[float, list[int]]] = {}

@@ -26,17 +26,18 @@ def table(made: Table, sources: Sequence[Source], anchor: str) -> str:
             shown = f'<em>{shown}</em> [<a href="{html(sources[line.source - 1].homepage)}">{line.source}</a>]'
         return f'<th scope="row">{shown}{marks.of(line.notes)}</th>'
 
-    def cell(line: TableLine, each: TableCell) -> str:
-        text = _EMPHASIS.of(html(each.text), each, line)
-        spread = f" <small>±{html(each.spread)}</small>" if each.spread else ""
-        return f"<td>{text}{marks.of(each.notes)}{spread}</td>"
+    def cell(line: TableLine, shown: TableCell) -> str:
+        text = _EMPHASIS.of(html(shown.text), shown, line)
+        spread = f" <small>±{html(shown.spread)}</small>" if shown.spread else ""
+        return f"<td>{text}{marks.of(shown.notes)}{spread}</td>"
 
     heads = "".join(
         f'<th scope="col">{html(column.text)}{marks.of(column.notes)}</th>'
         for column in (Column("", made.head), *made.columns)
     )
     rows = "\n".join(
-        f"<tr{_kinds(line)}>{name(line)}{''.join(cell(line, each) for each in line.cells)}</tr>" for line in made.lines
+        f"<tr{_kinds(line)}>{name(line)}{''.join(cell(line, shown) for shown in line.cells)}</tr>"
+        for line in made.lines
     )
     whole = (
         f'<table id="{html(anchor)}"><caption><span>{html(made.caption)}</span></caption>\n'
@@ -55,5 +56,5 @@ def _kinds(line: TableLine) -> str:
 
 
 def _mark(letters: str, anchor: str) -> str:
-    links = (f'<a href="#{html(anchor)}-{each}">{each}</a>' for each in letters.split(","))
+    links = (f'<a href="#{html(anchor)}-{letter}">{letter}</a>' for letter in letters.split(","))
     return f"<sup>{','.join(links)}</sup>"

@@ -19,7 +19,7 @@ _FAMILIES = {"P": "Precision", "R": "Recall"}
 
 
 class Emphasis(NamedTuple):
-    """What a format puts before and after the best figure of a column, the second, and a published one."""
+    """The marks of a format before and after the best figure of a column, the second, and a published one."""
 
     best: tuple[str, str]
     second: tuple[str, str]
@@ -40,7 +40,7 @@ _LATEX = Emphasis((r"\textbf{", "}"), (r"\underline{", "}"), (r"\textit{", "}"))
 
 def plain(table: Table) -> str:
     """The table for a terminal, as wide as it is: no ranks, no caption, no notes."""
-    lines = [[line.name, *(_joined(cell.text, cell.spread) for cell in line.cells)] for line in table.lines]
+    lines = [[line.name, *(_join(cell.text, cell.spread) for cell in line.cells)] for line in table.lines]
     heads = [table.head, *(column.text for column in table.columns)]
     shown = [[escaping.visible(text) for text in line] for line in (heads, *lines)]
     return laid_out(shown[1:], shown[0], ("left", *["right"] * len(table.columns)))
@@ -56,9 +56,9 @@ def markdown(table: Table, sources: tuple[Source, ...]) -> str:
 
     def cell(line: TableLine, cell: TableCell) -> str:
         text = _MARKDOWN.of(escaping.markdown(cell.text), cell, line)
-        return _joined(text + marks.of(cell.notes), cell.spread)
+        return _join(text + marks.of(cell.notes), cell.spread)
 
-    lines = [[name(line), *(cell(line, each) for each in line.cells)] for line in table.lines]
+    lines = [[name(line), *(cell(line, shown) for shown in line.cells)] for line in table.lines]
     headers = [
         escaping.markdown(table.head),
         *(escaping.markdown(column.text) + marks.of(column.notes) for column in table.columns),
@@ -83,7 +83,7 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
         spread = f" {{\\scriptsize$\\pm${cell.spread}}}" if cell.spread else ""
         return text + marks.of(cell.notes) + spread
 
-    body = [" & ".join([name(line), *(cell(line, each) for each in line.cells)]) + r" \\" for line in table.lines]
+    body = [" & ".join([name(line), *(cell(line, shown) for shown in line.cells)]) + r" \\" for line in table.lines]
     first_published = next((place for place, line in enumerate(table.lines) if line.source), 0)
     if first_published:
         body.insert(first_published, r"\midrule")
@@ -197,7 +197,7 @@ def _groups(table: Table) -> list[str]:
     return [" & ".join(names) + r" \\", " ".join(rules)]
 
 
-def _joined(text: str, spread: str) -> str:
+def _join(text: str, spread: str) -> str:
     return f"{text} ±{spread}" if spread else text
 
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import captions, consistency
-from xmcbench.leaderboard.plot import Marked, WithoutNotes
-from xmcbench.leaderboard.rows import borrowed_from, for_tuning, grouped, names
+from xmcbench.leaderboard.canvas import DAGGER
+from xmcbench.leaderboard.points import Ranking, Spot
+from xmcbench.leaderboard.rows import borrow, for_tuning, group_rows, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import friedman, protocol
 from xmcbench.metrics.friedman import Friedman
-from xmcbench.output import escaping
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
 from xmcbench.storage.reading import read_text
@@ -28,7 +28,7 @@ LIST = "overall.toml"
 
 
 @dataclass(frozen=True)
-class Placed(Marked):
+class Placed:
     """A method's place. rank: average over the datasets, 1 is best. ranks: those on each dataset, in their order.
     interval: the 95% interval of the average over datasets, None where they are too few. wins: share of comparisons
     won. values: dataset -> the metric, as a fraction, mean over seeds. marks: as of ``Row``."""
@@ -43,7 +43,7 @@ class Placed(Marked):
 
 
 @dataclass(frozen=True)
-class Overall(WithoutNotes):
+class Overall:
     """Methods ranked over datasets in one setting by one metric, the best average rank first.
 
     test: None where Friedman's test cannot be made. difference: Nemenyi's critical difference at the 5% level, None for
@@ -62,23 +62,6 @@ class Overall(WithoutNotes):
     def stem(self) -> str:
         """The name of its files."""
         return f"over-datasets-{self.setting.slug}-{self.metric.lower().replace('@', '')}"
-
-    @property
-    def title(self) -> str:
-        """The title of the drawing."""
-        return f"Average rank by {self.metric}, {self.setting.title}"
-
-    @property
-    def short(self) -> str:
-        """A short title for a row of drawings."""
-        return self.metric
-
-    @property
-    def groups(self) -> list[tuple[int, int]]:
-        """Methods that the critical difference does not tell apart: positions of the first and last of each group."""
-        if self.difference is None:
-            return []
-        return friedman.cliques(np.array([each.rank for each in self.methods]), self.difference)
 
 
 def read_list(board: Path) -> dict[str, tuple[str, ...]]:
@@ -119,10 +102,10 @@ def overall(
     if len(chosen) < 2:
         known = f"datasets with results: {', '.join(there) or 'none'}"
         raise UsageError(f"a ranking needs two datasets with results in the setting {setting.title}", known)
-    borrowed = _borrowed(done, inside) if setting.kind != "ez" else []
+    borrowed = _borrow(done, inside) if setting.kind != "ez" else []
     ranked = [record for record in (*inside, *borrowed) if record.cell.dataset in chosen]
     consistency.check(ranked)
-    groups = grouped(ranked)
+    groups = group_rows(ranked)
     called = names(groups)
     whole: dict[str, dict[str, float]] = {}
     left_out: dict[str, list[str]] = {}
@@ -155,7 +138,7 @@ def overall(
         setting,
         metric,
         tuple(chosen),
-        tuple(sorted(methods, key=lambda each: (each.rank, each.name))),
+        tuple(sorted(methods, key=lambda method: (method.rank, method.name))),
         friedman.friedman(matrix),
         friedman.critical_difference(len(whole), len(chosen)),
         left_out,
@@ -165,19 +148,19 @@ def overall(
 def table(made: Overall) -> Table:
     """The ranking as a table: average rank, its interval or the ranks, win rate, and the metric on each dataset."""
     lines = []
-    for each in made.methods:
-        figures = [f"{100 * each.values[name]:.2f}" for name in made.datasets]
-        ranks = ", ".join(f"{rank:g}" for rank in each.ranks)
-        spread = "{:.2f} to {:.2f}".format(*each.interval) if each.interval else ranks
-        lines.append((each.name, [f"{each.rank:.2f}", spread, f"{100 * each.wins:.0f}%", *figures], 0))
+    for method in made.methods:
+        figures = [f"{100 * method.values[name]:.2f}" for name in made.datasets]
+        ranks = ", ".join(f"{rank:g}" for rank in method.ranks)
+        spread = "{:.2f} to {:.2f}".format(*method.interval) if method.interval else ranks
+        lines.append((method.name, [f"{method.rank:.2f}", spread, f"{100 * method.wins:.0f}%", *figures], 0))
     spreads = "95% interval" if _has_intervals(made) else "ranks"
     heads = ["average rank", spreads, "wins", *(f"{made.metric} on {name}" for name in made.datasets)]
-    marks = {each.name: each.marks for each in made.methods}
+    marks = {method.name: method.marks for method in made.methods}
     return text_table(made.stem, caption(made), "Method", heads, lines, notes=marks)
 
 
 def caption(made: Overall) -> str:
-    """What is ranked, Friedman's test, and the critical difference."""
+    """The caption: methods and datasets, Friedman's test, and the critical difference."""
     parts = [
         f"{made.setting.title.capitalize()}: average rank by {made.metric} (1 is best) over "
         f"{', '.join(made.datasets)}; metric protocol {protocol.VERSION}, each dataset with its own filter. Only ranks "
@@ -198,23 +181,27 @@ def without_cells(made: Overall) -> str:
     return f"Not ranked, because a dataset is missing: {listed}." if listed else ""
 
 
-def as_csv(made: Overall) -> str:
-    """One line per method and dataset: average rank, interval, win rate, and the metric on the dataset in percent.
-
-    The columns are the same for any datasets, because a generated file is recognized by them. Without an interval, its
-    two fields are empty.
-    """
-    lines = [
-        ["setting", "metric", "method", "average_rank", "low", "high", "wins", "dataset", "value", "protocol", "marks"]
+def chart(made: Overall) -> Ranking:
+    """Average ranks, each with half the critical difference on both sides: overlapping ones are not told apart."""
+    half, last = (made.difference or 0.0) / 2, float(len(made.methods))
+    spots = [
+        Spot(
+            f"{method.name}{DAGGER}" if method.marks else method.name,
+            method.rank,
+            1.0,
+            max(1.0, method.rank - half),
+            min(last, method.rank + half),
+        )
+        for method in made.methods
     ]
-    for each in made.methods:
-        low, high = (f"{end:.4f}" for end in each.interval) if each.interval else ("", "")
-        figures = [f"{each.rank:.4f}", low, high, f"{each.wins:.4f}"]
-        for name in made.datasets:
-            on = [name, f"{100 * each.values[name]:.4f}"]
-            how = [str(protocol.VERSION), " ".join(each.marks)]
-            lines.append([made.setting.slug, made.metric, each.name, *figures, *on, *how])
-    return escaping.csv_file(lines)
+    tied = f"Bars that overlap: not significantly different (critical difference {2 * half:.2f})" if half else ""
+    return Ranking(
+        stem=made.stem,
+        title=f"Average rank by {made.metric}, {made.setting.title}",
+        label="average rank, 1 is best",
+        spots=tuple(spots),
+        foot=tied or "no critical difference",
+    )
 
 
 def as_json(made: Overall) -> dict[str, object]:
@@ -225,15 +212,15 @@ def as_json(made: Overall) -> dict[str, object]:
         "datasets": [*made.datasets],
         "methods": [
             {
-                "name": each.name,
-                "average_rank": each.rank,
-                "ranks": dict(zip(made.datasets, each.ranks, strict=True)),
-                "interval": [*each.interval] if each.interval else None,
-                "wins": each.wins,
-                "values": dict(each.values),
-                "marks": [*each.marks],
+                "name": method.name,
+                "average_rank": method.rank,
+                "ranks": dict(zip(made.datasets, method.ranks, strict=True)),
+                "interval": [*method.interval] if method.interval else None,
+                "wins": method.wins,
+                "values": dict(method.values),
+                "marks": [*method.marks],
             }
-            for each in made.methods
+            for method in made.methods
         ],
         "friedman": made.test._asdict() if made.test else None,
         "critical_difference": made.difference,
@@ -242,19 +229,19 @@ def as_json(made: Overall) -> dict[str, object]:
 
 
 def _has_intervals(made: Overall) -> bool:
-    return all(each.interval for each in made.methods)
+    return all(method.interval for method in made.methods)
 
 
 def _marks(group: Sequence[Record], setting: Setting, standing: Standing) -> tuple[str, ...]:
-    borrowed = any(each.cell.setting != setting for each in group)
+    borrowed = any(record.cell.setting != setting for record in group)
     return (*([captions.BORROWED] if borrowed else []), *standing.problems(group))
 
 
-def _borrowed(done: Iterable[Record], inside: Iterable[Record]) -> list[Record]:
+def _borrow(done: Iterable[Record], inside: Iterable[Record]) -> list[Record]:
     """The zero-shot results that stand for those of another setting, dataset by dataset."""
-    zero_shot = _of_datasets(each for each in done if each.cell.setting.kind == "ez")
+    zero_shot = _of_datasets(record for record in done if record.cell.setting.kind == "ez")
     own = _of_datasets(inside)
-    return [each for name in own for each in borrowed_from(zero_shot.get(name, ()), own[name])]
+    return [record for name in own for record in borrow(zero_shot.get(name, ()), own[name])]
 
 
 def _of_datasets(records: Iterable[Record]) -> dict[str, list[Record]]:
@@ -270,4 +257,4 @@ def _by_dataset(group: Iterable[Record], metric: str) -> dict[str, float]:
         found = record.metrics[record.protocol.filter].values
         if metric in found:  # without propensities there is no PSP
             values.setdefault(record.cell.dataset, []).append(found[metric])
-    return {name: fmean(each) for name, each in values.items()}
+    return {name: fmean(found) for name, found in values.items()}

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
+from pathlib import Path
 from urllib.parse import quote
 
 from xmcbench.errors import StorageError, UsageError
-from xmcbench.leaderboard import ablation, captions, claims, consistency, overall
-from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations
-from xmcbench.leaderboard.budgets import budget_curves
-from xmcbench.leaderboard.curves import curve
-from xmcbench.leaderboard.losses import loss_curves
+from xmcbench.leaderboard import ablation, captions, charts, claims, consistency, overall
+from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, with_few_charts
 from xmcbench.leaderboard.published import Source, sources
 from xmcbench.leaderboard.rows import by_setting, order
 from xmcbench.leaderboard.sections import Context, section
@@ -20,9 +18,8 @@ from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.output.escaping import markdown, markdown_line, terminal
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
+from xmcbench.storage.reading import read_text
 
-#: The metrics whose coverage curves are on a page, as in the paper's Figure 2.
-CURVES = ("P@5", "R@100")
 #: The page of rankings over datasets, and the metrics that it ranks by.
 OVERALL, RANKED_BY = "over-datasets", ("P@1", "R@100")
 
@@ -54,20 +51,33 @@ def pages(
     standing = standing or Standing()
     claimed = claims.page(datasets, printed, standing)
     if measured_only:
-        printed = tuple(each.of_datasets(datasets) for each in printed)
+        printed = tuple(source.of_datasets(datasets) for source in printed)
     names = sorted({*datasets, *(row.dataset for source in printed for row in source.rows)})
     _check_names(names)
     told = remarks or {}
     context = Context(printed, standing, runs)
     made = [_dataset_page(name, datasets.get(name, []), context, told.get(name.lower(), "")) for name in names]
     ablations = ablation.page(datasets, printed, standing)
-    if measured_only and not any(ablation.parted(each, printed)[1] for each in datasets.values()):
+    if measured_only and not any(ablation.split_ablated(group, printed)[1] for group in datasets.values()):
         ablations = None
-    measured = [ablation.parted(datasets[name], printed)[0] for name in sorted(datasets)]
+    measured = [ablation.split_ablated(datasets[name], printed)[0] for name in sorted(datasets)]
     ranking = _overall_page(measured, standing, ranked or {})
-    others = [each for each in (ranking, ablations, claimed) if each]
+    others = [page for page in (ranking, ablations, claimed) if page]
     board = [_index(datasets, printed, names, others), *made, *others]
-    return _with_remarks(board, told)
+    return _with_remarks([*map(with_few_charts, board)], told)
+
+
+def read_remarks(folder: Path) -> dict[str, str]:
+    """Name of a page -> its remark, unchanged; empty if there is no such folder. Raises StorageError."""
+    found = {}
+    for path in sorted(folder.glob("*.md")):
+        try:
+            text = read_text(path).strip("\n")
+        except (OSError, ValueError) as error:
+            raise StorageError(f"cannot read the remark {path}: {error}") from error
+        if text:
+            found[path.stem] = text
+    return found
 
 
 def _check_names(names: Iterable[str]) -> None:
@@ -139,12 +149,10 @@ def _dataset_page(name: str, records: Sequence[Record], context: Context, remark
     printed, standing = context.printed, context.standing
     blocks: list[Block] = [_statistics({name: records}, printed, [name])]
     filter_name = records[0].protocol.filter if records else "none"
-    whole, partial = ablation.parted(records, printed)
-    for by in ("label", "pair"):
-        drawn = tuple(filter(None, (curve(whole, by, metric, filter_name, standing=standing) for metric in CURVES)))
-        if drawn:
-            blocks += [Heading(2, f"Coverage curves, by {by}"), captions.CURVE, Figures(drawn)]
+    whole, partial = ablation.split_ablated(records, printed)
     complete, ablated = by_setting(whole), by_setting(partial)
+    if drawn := charts.of_dataset(complete, filter_name, standing):
+        blocks += [Heading(2, "Charts"), captions.CHARTS, Figures(drawn)]
     others = {row.setting for source in printed for row in source.rows if row.dataset == name}
     for setting in sorted({*complete, *ablated, *others}, key=order):
         blocks.append(Heading(2, setting.title.capitalize(), setting.slug))
@@ -152,11 +160,6 @@ def _dataset_page(name: str, records: Sequence[Record], context: Context, remark
         blocks += section(context, name, setting, complete.get(setting, []), zero_shot, remark)
         if setting in ablated:
             blocks.append(captions.on_the_ablation({record.method.title for record in ablated[setting]}))
-    for setting, group in complete.items():
-        if budgets := budget_curves(group, filter_name, standing):
-            blocks += [Heading(2, f"Training budget, {setting.title}"), captions.BUDGET, Figures(budgets)]
-    if trained := loss_curves(complete.get(Setting("ez"), ()), f"{name.lower()}-training"):
-        blocks += [Heading(2, "Training"), captions.TRAINING, Figures(trained)]
     cited = citations(printed, lambda source: any(row.dataset == name for row in source.rows))
     return Page(name.lower(), name, (*blocks, *cited))
 
@@ -183,7 +186,7 @@ def _overall_page(
             continue  # one dataset, or no two methods on all
         blocks += [
             Heading(2, setting.title.capitalize(), setting.slug),
-            Figures(tuple(made)),
+            Figures((overall.chart(made[0]),)),
             *map(overall.table, made),
         ]
         if missing := overall.without_cells(made[0]):

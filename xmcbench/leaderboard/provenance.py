@@ -1,4 +1,4 @@
-"""What a row is made of: whether it needs pairs, which models it starts from, what these were trained on.
+"""The provenance of rows: need for pairs, models that they start from, and the training data of these.
 
 A note of a record describes a model if it has a ``name``, a ``source`` and a ``sha256``, at any depth. ``parameters``,
 ``width`` and ``card`` (``training_sets``, ``license``) are shown if they are there.
@@ -55,13 +55,13 @@ def models(record: Record) -> tuple[Model, ...]:
 def kinds(record: Record) -> tuple[str, ...]:
     """The kinds of a row: whether it needs pairs, and whether a model of it was trained outside."""
     pairs = NEEDS_PAIRS if record.method.supervision == "required" else NO_PAIRS
-    return pairs, OUTSIDE if any(each.outside for each in models(record)) else SCRATCH
+    return pairs, OUTSIDE if any(model.outside for model in models(record)) else SCRATCH
 
 
 def notes(records: Iterable[Record]) -> tuple[str, ...]:
-    """A note on each model that rows start from and that was trained outside: on what, according to the model card."""
-    found = (each for record in records for each in models(record) if each.outside)
-    return tuple(dict.fromkeys(f"starts from {each.name}, which was trained on {_outside(each)}" for each in found))
+    """Notes on models that rows start from and that were trained on other data, according to their model cards."""
+    found = (model for record in records for model in models(record) if model.outside)
+    return tuple(dict.fromkeys(f"starts from {model.name}, which was trained on {_outside(model)}" for model in found))
 
 
 def _outside(model: Model) -> str:
@@ -79,11 +79,11 @@ def _notes(value: Any) -> Iterator[Mapping[str, Any]]:
     if isinstance(value, Mapping):
         if all(isinstance(value.get(name), str) for name in ("name", "source", "sha256")):
             yield value
-        for each in value.values():
-            yield from _notes(each)
+        for part in value.values():
+            yield from _notes(part)
     elif isinstance(value, Sequence) and not isinstance(value, str):
-        for each in value:
-            yield from _notes(each)
+        for part in value:
+            yield from _notes(part)
 
 
 def _model(note: Mapping[str, Any]) -> Model:

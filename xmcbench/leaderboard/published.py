@@ -59,7 +59,7 @@ class Ablation:
 
 @dataclass(frozen=True)
 class Side:
-    """What a claim compares: a method under a setting, or a row of the ablation, by its printed number."""
+    """A side of a claim: a method under a setting, or a row of the ablation, by its printed number."""
 
     setting: Setting
     method: str | None = None
@@ -68,7 +68,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Claim:
-    """That one side has higher figures than the other, in a few words."""
+    """The claim that one side has higher figures than the other, in a few words."""
 
     text: str
     better: Side
@@ -129,17 +129,17 @@ class _Erratum(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def of_columns(self) -> bool:
-        """Whether it applies to a whole column: it names neither dataset nor method."""
+        """Return whether it applies to a whole column, because it names neither dataset nor method."""
         return self.datasets is None and self.methods is None
 
     def about(self, table: str, dataset: str | None = None, method: str | None = None) -> bool:
-        """Whether it applies to the figures of a row, or of a table."""
+        """Return whether it applies to the figures of a row, or of a table."""
         wanted = ((self.tables, table), (self.datasets, dataset), (self.methods, method))
         return all(names is None or value in names for names, value in wanted)
 
 
 class _AblationFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the published ablation is; switches: parameter -> (head of its column, meaning)."""
+    """The files of a published ablation; switches: parameter -> (head of its column, meaning)."""
 
     file: str
     method: str
@@ -197,8 +197,8 @@ def read_source(path: Path) -> Source:
     """A source from its file. Raises DataError, naming the file, when it or one of its tables cannot be read."""
     try:
         described = msgspec.convert(tomllib.loads(read_text(path)), _SourceFile)
-        columns = [each for each in described.errata if each.of_columns]
-        cells = [each for each in described.errata if not each.of_columns]
+        columns = [erratum for erratum in described.errata if erratum.of_columns]
+        cells = [erratum for erratum in described.errata if not erratum.of_columns]
         statistics = _lines(path.with_name(described.statistics)) if described.statistics else []
         if not _LINK.fullmatch(described.homepage.strip()) or not _KEY.fullmatch(described.key.strip()):
             raise ValueError("homepage must be an http address, and key a BibTeX key")
@@ -210,11 +210,13 @@ def read_source(path: Path) -> Source:
             bibtex=described.bibtex.strip(),
             tables=described.tables,
             rows=tuple(_row(line, cells) for line in _lines(path.with_name(described.results))),
-            column_notes={table: _notes(each for each in columns if each.about(table)) for table in described.tables},
+            column_notes={
+                table: _notes(erratum for erratum in columns if erratum.about(table)) for table in described.tables
+            },
             statistics=tuple(map(_sizes, statistics)),
             ablation=_ablation(path, described.ablation) if described.ablation else None,
         )
-        return replace(source, claims=tuple(_claim(each, source) for each in described.claims))
+        return replace(source, claims=tuple(_claim(claim, source) for claim in described.claims))
     except (OSError, ValueError, KeyError, RecursionError, csv.Error, UsageError) as error:
         raise DataError(f"cannot read the published figures in {path}: {error}", "reinstall xmcbench") from error
 
@@ -238,7 +240,7 @@ def _row(values: Mapping[str, str], errata: Iterable[_Erratum]) -> PublishedRow:
         dataset=line.dataset,
         setting=Setting.of(line.setting, float(line.ratio) if few else None, line.sample_by if few else None),
         figures=_figures(values, _FIRST),
-        notes=_notes(each for each in errata if each.about(line.table, line.dataset, line.method)),
+        notes=_notes(erratum for erratum in errata if erratum.about(line.table, line.dataset, line.method)),
     )
 
 
@@ -266,9 +268,9 @@ def _sizes(line: Mapping[str, str]) -> Mapping[str, str]:
 def _notes(errata: Iterable[_Erratum]) -> dict[str, tuple[str, ...]]:
     """Metric -> the errata on it."""
     notes: dict[str, tuple[str, ...]] = {}
-    for each in errata:
-        for metric in each.metrics:
-            notes[metric] = (*notes.get(metric, ()), each.note)
+    for erratum in errata:
+        for metric in erratum.metrics:
+            notes[metric] = (*notes.get(metric, ()), erratum.note)
     return notes
 
 
@@ -283,13 +285,13 @@ def _ablation(path: Path, described: _AblationFile) -> Ablation:
 def _claim(described: _ClaimFile, source: Source) -> Claim:
     """A claim. Raises ValueError if the published figures do not have both of its sides on one dataset."""
     sides = []
-    for each in (described.better, described.worse):
-        if (each.method is None) == (each.row is None):
+    for side in (described.better, described.worse):
+        if (side.method is None) == (side.row is None):
             raise ValueError(f"the claim {described.claim!r} must name a method or a row on each side")
-        setting = Setting.of(each.setting, each.ratio, each.by)
-        if each.row and source.ablation:
+        setting = Setting.of(side.setting, side.ratio, side.by)
+        if side.row and source.ablation:
             setting = source.ablation.setting
-        sides.append(Side(setting, each.method, each.row))
+        sides.append(Side(setting, side.method, side.row))
     better, worse = sides
     if not source.figures(better).keys() & source.figures(worse).keys():
         raise ValueError(f"the claim {described.claim!r} compares figures that are not printed for the same dataset")

@@ -9,7 +9,7 @@ from xmcbench.errors import Unavailable
 from xmcbench.extras import installation
 from xmcbench.storage.atomic import atomic_file
 
-#: Pixels per unit of the drawing: 960 wide, enough for print at the width of a column.
+#: Pixels per unit of a chart: 1200 wide, enough for print at the width of a column.
 _ZOOM = 2
 
 

@@ -77,17 +77,17 @@ def rows(records: Iterable[Record], filter_name: str, standing: Standing | None 
 
     Each variant of a method is a row. standing: today's code, by which stale rows are marked.
     """
-    groups = grouped(records)
+    groups = group_rows(records)
     made = [_row(name, groups[key], filter_name, standing or Standing()) for key, name in names(groups).items()]
     return sorted(made, key=lambda row: (-row.figures["P@1"].value if row.figures else 1.0, row.name))
 
 
 def for_tuning(dataset: str) -> bool:
-    """Whether a dataset exists to choose hyperparameters, by its name; what is chosen there is not compared there."""
+    """Return whether a dataset is for tuning, by its name: rows tuned there are not compared there."""
     return dataset.lower().endswith("-dev")
 
 
-def measured_on(record: Record) -> str:
+def machine_class(record: Record) -> str:
     """The class of machine that times and memory of a record belong to, with threads and neighbors if they are noted.
 
     All cores and no other cell beside it is what goes without saying. Old records do not have the threads.
@@ -108,12 +108,12 @@ def without_common(machines: Sequence[str]) -> list[str]:
     """Classes of machines without what all of them begin with; what is then empty is measured alone."""
     fields = [machine.split(", ") for machine in machines]
     common = 0
-    while len({tuple(each[: common + 1]) for each in fields}) == 1 and common < max(map(len, fields)):
+    while len({tuple(parts[: common + 1]) for parts in fields}) == 1 and common < max(map(len, fields)):
         common += 1
-    return [", ".join(each[common:]) or "alone" for each in fields]
+    return [", ".join(parts[common:]) or "alone" for parts in fields]
 
 
-def grouped(records: Iterable[Record]) -> dict[str, list[Record]]:
+def group_rows(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Records by method and parameters, each group by seed."""
     groups: dict[str, list[Record]] = {}
     for record in records:
@@ -122,22 +122,27 @@ def grouped(records: Iterable[Record]) -> dict[str, list[Record]]:
     return {key: sorted(groups[key], key=lambda record: record.cell.seed) for key in sorted(groups)}
 
 
-def borrowed_from(zero_shot: Iterable[Record], inside: Sequence[Record]) -> list[Record]:
+def borrow(zero_shot: Iterable[Record], inside: Sequence[Record]) -> list[Record]:
     """The zero-shot results that also belong in another setting of their dataset: those of methods that ignore pairs.
 
     inside: the records of that setting. A method that has a record there keeps it, and without any result there nothing
     is borrowed.
     """
-    if not any(each.ok for each in inside):
+    if not any(record.ok for record in inside):
         return []
-    there = {(each.cell.method, canonical_json(each.cell.parameters)) for each in inside}
+    there = {(record.cell.method, canonical_json(record.cell.parameters)) for record in inside}
     return [
-        each
-        for each in zero_shot
-        if each.ok
-        and each.method.supervision == "unused"
-        and (each.cell.method, canonical_json(each.cell.parameters)) not in there
+        record
+        for record in zero_shot
+        if record.ok
+        and record.method.supervision == "unused"
+        and (record.cell.method, canonical_json(record.cell.parameters)) not in there
     ]
+
+
+def slug(text: str) -> str:
+    """The text as part of a file name."""
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower())[:40].strip("-.") or "x"
 
 
 def by_setting(records: Iterable[Record]) -> dict[Setting, list[Record]]:
@@ -172,7 +177,7 @@ def names(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
 def shared_name(title: str, variants: Sequence[str]) -> str:
     """A name for several rows of a method: its title, and the parts of a variant that all of them have."""
     parts = [variant.split(", ") for variant in variants]
-    shared = [part for part in dict.fromkeys(parts[0]) if part and all(part in each for each in parts)]
+    shared = [part for part in dict.fromkeys(parts[0]) if part and all(part in own for own in parts)]
     return f"{title} ({', '.join(shared)})" if shared else title
 
 
@@ -181,11 +186,9 @@ def apart(parameters: Sequence[Mapping[str, object]]) -> list[str]:
     differing = [
         name
         for name in sorted(set().union(*parameters))
-        if len({canonical_json([each[name]] if name in each else []) for each in parameters}) > 1
+        if len({canonical_json([own[name]] if name in own else []) for own in parameters}) > 1
     ]
-    return [
-        "".join(f", {name}={_short(values[name])}" for name in differing if name in values) for values in parameters
-    ]
+    return ["".join(f", {name}={_short(own[name])}" for name in differing if name in own) for own in parameters]
 
 
 def _short(value: object) -> str:
@@ -207,16 +210,16 @@ def _row(name: str, group: Sequence[Record], filter_name: str, standing: Standin
     done = [record for record in group if record.ok]
     problems = tuple(f"seed {record.cell.seed}: {record.status}: {record.reason}" for record in group if not record.ok)
     scores = [record.metrics[filter_name] for record in done]
-    shared = set.intersection(*(set(each.views) for each in scores)) if scores else set()
+    shared = set.intersection(*(set(score.views) for score in scores)) if scores else set()
     machines: dict[str, list[Measured]] = {}
     for record in done:
-        machines.setdefault(measured_on(record), []).append(record.measured)
+        machines.setdefault(machine_class(record), []).append(record.measured)
     return Row(
         name=name,
         parameters=group[0].cell.parameters,
         seeds=tuple(record.cell.seed for record in done),
         figures=_figures(scores),
-        views={view: _figures([each.views[view] for each in scores]) for view in sorted(shared)},
+        views={view: _figures([score.views[view] for score in scores]) for view in sorted(shared)},
         costs={machine: _cost(machines[machine]) for machine in sorted(machines)},
         problems=problems,
         marks=(*standing.problems(done), *silence(done)),
@@ -231,19 +234,19 @@ def _figures(scores: Sequence[Figures]) -> dict[str, Estimate]:
         return {}
     figures = {}
     for name in scores[0].values:
-        values = [each.values[name] for each in scores]
-        widths = [(each.intervals[name][1] - each.intervals[name][0]) / 2 for each in scores]
+        values = [score.values[name] for score in scores]
+        widths = [(score.intervals[name][1] - score.intervals[name][0]) / 2 for score in scores]
         spread = stdev(values) if len(values) > 1 else None
         figures[name] = Estimate(fmean(values), half_width(values, widths), spread)
     return figures
 
 
 def _cost(measured: Sequence[Measured]) -> Cost:
-    gpu = [each.peak_gpu_memory_bytes for each in measured if each.peak_gpu_memory_bytes is not None]
+    gpu = [run.peak_gpu_memory_bytes for run in measured if run.peak_gpu_memory_bytes is not None]
     return Cost(
-        fit_s=fmean(each.wall_s.get("fit", 0.0) + each.wall_s.get("pretrain", 0.0) for each in measured),
-        reused_s=fmean(each.reused_s for each in measured),
-        predict_ms=fmean(each.predict_ms_per_instance or 0.0 for each in measured),
-        peak_memory_bytes=max(each.peak_memory_bytes for each in measured),
+        fit_s=fmean(run.wall_s.get("fit", 0.0) + run.wall_s.get("pretrain", 0.0) for run in measured),
+        reused_s=fmean(run.reused_s for run in measured),
+        predict_ms=fmean(run.predict_ms_per_instance or 0.0 for run in measured),
+        peak_memory_bytes=max(run.peak_memory_bytes for run in measured),
         peak_gpu_bytes=max(gpu, default=None),
     )

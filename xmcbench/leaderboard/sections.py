@@ -6,20 +6,31 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from xmcbench.leaderboard import captions, makeup
-from xmcbench.leaderboard.blocks import Block, Figures, Heading, without_a_result
-from xmcbench.leaderboard.groups import group_figure
+from xmcbench.leaderboard import captions
+from xmcbench.leaderboard.blocks import Block, Heading, without_a_result
+from xmcbench.leaderboard.provenance import kinds, models
 from xmcbench.leaderboard.published import MAIN, Source
-from xmcbench.leaderboard.rows import Cost, Row, borrowed_from, rows
-from xmcbench.leaderboard.tables import SECOND, cost_table, group_table, metric_table
-from xmcbench.leaderboard.tradeoff import tradeoffs
+from xmcbench.leaderboard.rows import Cost, Row, borrow, group_rows, names, rows
+from xmcbench.leaderboard.tables import SECOND, Table, cost_table, group_table, metric_table, text_table
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
+
+_PAIRS = {"required": "needs pairs", "optional": "uses pairs if there are any", "unused": "ignores pairs"}
+_HEADS = (
+    "pairs",
+    "model",
+    "parameters",
+    "width",
+    "outside training data, according to the model card",
+    "license",
+    "state",
+    "reproduce",
+)
 
 
 @dataclass(frozen=True)
 class Context:
-    """What all sections of a board are made with.
+    """The context of all sections of a board.
 
     printed: published figures. standing: today's code, by which stale rows are marked. runs: the folder of the records,
     for commands that are printed; empty for the default of these.
@@ -51,13 +62,13 @@ def section(
     ]
     if not records and not published:
         return []
-    borrowed = borrowed_from(zero_shot, records) if setting.kind != "ez" else []
+    borrowed = borrow(zero_shot, records) if setting.kind != "ez" else []
     filter_name = records[0].protocol.filter if records else "none"
     made = _with_borrowed(rows(records, filter_name, context.standing), rows(borrowed, filter_name, context.standing))
     notes = {
-        metric: each
+        metric: note
         for number, row in published
-        for metric, each in context.printed[number - 1].column_notes.get(row.table, {}).items()
+        for metric, note in context.printed[number - 1].column_notes.get(row.table, {}).items()
     }
     about = captions.main(
         dataset, setting, records, filter_name, [(context.printed[n - 1], row) for n, row in published]
@@ -67,19 +78,19 @@ def section(
     if published or any(row.figures for row in made):
         found.append(metric_table(noted, MAIN, setting.slug, about, published, notes))
     if explained := _with_a_remark(made, remark):
-        found.append(captions.remarked(explained))
+        found.append(captions.remark_link(explained))
     if any(row.figures for row in made):
         caption = captions.second(dataset, setting, filter_name)
         found.append(metric_table(made, SECOND, f"{setting.slug}-ndcg-psp", caption))
         for groups in (("seen", "unseen"), ("head", "middle", "tail")):
             if setting.kind != "ez" or "unseen" not in groups:  # in the zero-shot setting every label is unseen
                 caption = captions.groups(dataset, setting, records, filter_name, groups)
-                found += _groups(made, groups, dataset, setting, filter_name, caption)
-        found += _costs(made, dataset, setting, filter_name)
-        about = captions.makeup(dataset, setting)
+                found += _groups(made, groups, setting, caption)
+        found += _costs(made, dataset, setting)
+        about = captions.provenance(dataset, setting)
         found += [
             Heading(3, "What the rows are made of"),
-            makeup.table([*records, *borrowed], f"{setting.slug}-rows", about, context.standing, context.runs),
+            _provenance([*records, *borrowed], f"{setting.slug}-rows", about, context),
         ]
     return [*found, *without_a_result(made)]
 
@@ -89,7 +100,9 @@ def _with_a_remark(made: Iterable[Row], remark: str) -> list[str]:
     paragraphs = re.split(r"\n\s*\n", remark)
     titles = sorted({row.title for row in made if row.figures})
     return [
-        title for title in titles if any(re.match(rf"{re.escape(title)}(?!\w)", each.lstrip()) for each in paragraphs)
+        title
+        for title in titles
+        if any(re.match(rf"{re.escape(title)}(?!\w)", paragraph.lstrip()) for paragraph in paragraphs)
     ]
 
 
@@ -99,18 +112,12 @@ def _with_borrowed(own: Sequence[Row], borrowed: Sequence[Row]) -> list[Row]:
     return sorted([*own, *noted], key=lambda row: (-row.figures["P@1"].value if row.figures else 1.0, row.name))
 
 
-def _groups(
-    made: Sequence[Row], groups: Sequence[str], dataset: str, setting: Setting, filter_name: str, caption: str
-) -> list[Block]:
+def _groups(made: Sequence[Row], groups: Sequence[str], setting: Setting, caption: str) -> list[Block]:
     if not any(all(group in row.views for group in groups) for row in made):
         return []
-    name = f"{setting.slug}-{groups[0]}"
-    drawn = group_figure(made, groups, dataset, setting, filter_name, f"{dataset.lower()}-{name}")
-    return [
-        Heading(3, f"By label: {', '.join(groups)}"),
-        group_table(_with_subsets(made) if "seen" in groups else made, groups, name, caption),
-        *([Figures((drawn,))] if drawn else []),
-    ]
+    shown = _with_subsets(made) if "seen" in groups else made
+    heading = Heading(3, f"By label: {', '.join(groups)}")
+    return [heading, group_table(shown, groups, f"{setting.slug}-{groups[0]}", caption)]
 
 
 def _with_subsets(made: Sequence[Row]) -> list[Row]:
@@ -125,8 +132,8 @@ def _with_subsets(made: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _costs(made: Sequence[Row], dataset: str, setting: Setting, filter_name: str) -> list[Block]:
-    """One table per class of machine, and its drawings: times from different machines are not comparable."""
+def _costs(made: Sequence[Row], dataset: str, setting: Setting) -> list[Block]:
+    """One table per class of machine: times from different machines are not comparable."""
     machines: dict[str, list[tuple[Row, Cost]]] = {}
     for row in made:
         for machine, cost in row.costs.items():
@@ -135,6 +142,33 @@ def _costs(made: Sequence[Row], dataset: str, setting: Setting, filter_name: str
     for number, machine in enumerate(sorted(machines), 1):
         name = f"{setting.slug}-efficiency" + (f"-{number}" if number > 1 else "")
         found.append(cost_table(machines[machine], name, captions.efficiency(dataset, setting, machine)))
-        drawn = tradeoffs(machines[machine], dataset, setting, filter_name, machine, f"{dataset.lower()}-{name}")
-        found += [captions.TRADEOFF, Figures(drawn)] if drawn else []
     return found
+
+
+def _provenance(records: Iterable[Record], name: str, caption: str, context: Context) -> Table:
+    """A line for each row that has a result, by name; the command is that of its first seed."""
+    done = [record for record in records if record.ok]
+    groups = group_rows(done)
+    lines, sorts = [], {}
+    for key, called in sorted(names(groups).items(), key=lambda named: named[1]):
+        group = groups[key]
+        first, used = group[0], models(group[0])
+        stale = context.standing.problems(group)
+        lines.append(
+            (
+                called,
+                [
+                    _PAIRS[first.method.supervision],
+                    "; ".join(f"{model.name} ({model.source})" for model in used),
+                    "; ".join(f"{model.parameters:,}" for model in used if model.parameters is not None),
+                    "; ".join(f"{model.width:,}" for model in used if model.width is not None),
+                    "; ".join(model.shown_data for model in used if model.outside),
+                    "; ".join(model.shown_license for model in used if model.outside),
+                    "; ".join(stale or dict.fromkeys(map(context.standing.evidence, group))),
+                    first.reproduction(context.runs),
+                ],
+                0,
+            )
+        )
+        sorts[called] = kinds(first)
+    return text_table(name, caption, "Method", _HEADS, lines, kinds=sorts)

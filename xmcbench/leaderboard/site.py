@@ -12,11 +12,11 @@ from importlib.resources import files as resources
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from xmcbench.leaderboard import canvas, figure, hypertext
+from xmcbench.leaderboard import canvas, hypertext
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
-from xmcbench.leaderboard.losses import slug
 from xmcbench.leaderboard.provenance import NEEDS_PAIRS, NO_PAIRS, OUTSIDE, SCRATCH
 from xmcbench.leaderboard.published import Source
+from xmcbench.leaderboard.rows import slug
 from xmcbench.leaderboard.tables import Table
 from xmcbench.output import document
 from xmcbench.output.escaping import html
@@ -31,31 +31,31 @@ _INDEX = "README"
 _METRIC = re.compile(r"[A-Za-z]+@\d+")
 
 
-def site(pages: Sequence[Page], cited: Sequence[Source], figures: str) -> dict[str, str]:
-    """The files of a site: name -> content. figures: the folder of the points of drawings.
+def site(pages: Sequence[Page], cited: Sequence[Source]) -> dict[str, str]:
+    """The files of a site: name -> content.
 
-    A page has the style of its drawings once, and not in every one.
+    A page has the style of its charts once.
     """
-    return {_file(page.name): _page(page, pages, cited, figures) for page in pages}
+    return {_file(page.name): _page(page, pages, cited) for page in pages}
 
 
 def _file(name: str) -> str:
     return "index.html" if name == _INDEX else f"{name}.html"
 
 
-def _page(page: Page, pages: Sequence[Page], cited: Sequence[Source], figures: str) -> str:
+def _page(page: Page, pages: Sequence[Page], cited: Sequence[Source]) -> str:
     parts = ['<a class="skip" href="#main">Skip to the content</a>', f"<header>{_navigation(page, pages)}</header>"]
-    body = [document.heading(1, page.title), *_controls(page), *_sections(page.blocks, cited, figures)]
+    body = [document.heading(1, page.title), *_controls(page), *_sections(page.blocks, cited)]
     parts.append(f'<main id="main">\n{chr(10).join(body)}\n</main>')
-    style = _resource("site.css") + (canvas.rules() if any(isinstance(each, Figures) for each in page.blocks) else "")
+    style = _resource("site.css") + (canvas.rules() if any(isinstance(block, Figures) for block in page.blocks) else "")
     return document.page(page.title, parts, style=style, script=_resource("site.js"))
 
 
 def _navigation(page: Page, pages: Iterable[Page]) -> str:
     links = []
-    for each in pages:
-        current = ' aria-current="page"' if each.name == page.name else ""
-        links.append(f'<li><a href="{html(quote(_file(each.name)))}"{current}>{html(each.title)}</a></li>')
+    for other in pages:
+        current = ' aria-current="page"' if other.name == page.name else ""
+        links.append(f'<li><a href="{html(quote(_file(other.name)))}"{current}>{html(other.title)}</a></li>')
     return f'<nav aria-label="Pages"><ul>{"".join(links)}</ul></nav>'
 
 
@@ -94,7 +94,7 @@ def _select(name: str, label: str, everything: str, options: Iterable[tuple[str,
     return f'<label>{label}<select name="{name}"><option value="">{everything}</option>{listed}</select></label>'
 
 
-def _sections(blocks: Sequence[Block], cited: Sequence[Source], figures: str) -> Iterable[str]:
+def _sections(blocks: Sequence[Block], cited: Sequence[Source]) -> Iterable[str]:
     """The blocks; what follows a heading of level 2 is a section of its own."""
     markdown, open_section = _markdown(), False
     taken: dict[str, int] = {}
@@ -111,7 +111,7 @@ def _sections(blocks: Sequence[Block], cited: Sequence[Source], figures: str) ->
         elif isinstance(block, Table):
             yield hypertext.table(block, cited, _anchor(f"table {block.name}", taken))
         elif isinstance(block, Figures):
-            yield _figures(block, figures)
+            yield _figures(block)
         else:
             yield str(markdown.render(block)).strip()
     if open_section:
@@ -125,13 +125,12 @@ def _anchor(text: str, taken: dict[str, int]) -> str:
     return base if taken[base] == 1 else f"{base}-{taken[base]}"
 
 
-def _figures(block: Figures, folder: str) -> str:
+def _figures(block: Figures) -> str:
     parts = []
-    for each in block.figures:
-        link = f'<a href="{html(f"{folder}/{quote(each.stem)}")}.csv">points</a>'
-        drawing = figure.draw(each).replace(canvas.style(), "").strip()
-        parts.append(f"<figure>{drawing}<figcaption>{html(each.title)}: {link}</figcaption></figure>")
-    return "\n".join([*parts, *map(document.paragraph, figure.notes(block.figures))])
+    for chart in block.charts:
+        drawing = chart.draw().replace(canvas.style(), "").strip()
+        parts.append(f"<figure>{drawing}<figcaption>{html(chart.title)}</figcaption></figure>")
+    return "\n".join([*parts, *map(document.paragraph, block.notes)])
 
 
 def _markdown() -> MarkdownIt:

@@ -85,18 +85,18 @@ def metric_table(
     else:
         metrics = [metric for metric in metrics if any(metric in row.figures for _, row in published)]
     several_seeds = any(len(row.seeds) > 1 for row in rows)
-    measured = _measured([[row.figures[metric] for metric in metrics] for row in rows])
+    measured = _cells_with_ranks([[row.figures[metric] for metric in metrics] for row in rows])
     lines = [
         TableLine(row.name, (*cells, *([_seeds(row)] if several_seeds else [])), notes=row.marks, kinds=row.kinds)
         for row, cells in zip(rows, measured, strict=True)
     ]
-    printed = sorted(published, key=lambda each: (-float(each[1].figures[metrics[0]]), each[1].method))
+    printed = sorted(published, key=lambda numbered: (-float(numbered[1].figures[metrics[0]]), numbered[1].method))
     ranks = [
         _ranks_as_printed([(number, row.figures.get(metric, "")) for number, row in printed]) for metric in metrics
     ]
     for position, (number, row) in enumerate(printed):
         cells = [
-            _printed(row, metric, column[position]) if metric in row.figures else TableCell()
+            _cell_of_published(row, metric, column[position]) if metric in row.figures else TableCell()
             for metric, column in zip(metrics, ranks, strict=True)
         ]
         lines.append(TableLine(row.method, (*cells, *([TableCell()] if several_seeds else [])), number))
@@ -141,7 +141,7 @@ def group_table(rows: Sequence[Row], groups: Sequence[str], name: str, caption: 
     """Some metrics of each group of labels (see ``xmcbench.metrics.views``), side by side."""
     rows = [row for row in rows if all(group in row.views for group in groups)]
     pairs = [(group, metric) for group in groups for metric in OF_GROUPS]
-    measured = _measured([[row.views[group][metric] for group, metric in pairs] for row in rows])
+    measured = _cells_with_ranks([[row.views[group][metric] for group, metric in pairs] for row in rows])
     lines = [
         TableLine(row.name, tuple(cells), notes=row.marks, kinds=row.kinds)
         for row, cells in zip(rows, measured, strict=True)
@@ -218,19 +218,19 @@ def ranks(figures: Sequence[Estimate]) -> list[int | None]:
         if not left:
             break
         first = figures[left[0]]
-        tied = [position for position in left if _tied(first, figures[position])]
+        tied = [position for position in left if _is_tied(first, figures[position])]
         for position in tied:
             found[position] = rank
         left = [position for position in left if position not in tied]
     return found
 
 
-def _tied(first: Estimate, second: Estimate) -> bool:
+def _is_tied(first: Estimate, second: Estimate) -> bool:
     apart = abs(first.value - second.value)
-    return _shown(first.value) == _shown(second.value) or apart <= hypot(first.half_width, second.half_width)
+    return _percent(first.value) == _percent(second.value) or apart <= hypot(first.half_width, second.half_width)
 
 
-def _printed(row: PublishedRow, metric: str, rank: int | None) -> TableCell:
+def _cell_of_published(row: PublishedRow, metric: str, rank: int | None) -> TableCell:
     figure = row.figures[metric]
     return TableCell(figure, "", rank, row.notes.get(metric, ()), float(Decimal(figure) / 100))
 
@@ -251,13 +251,13 @@ def _ranks_as_printed(figures: Sequence[tuple[int, str]]) -> list[int | None]:
     ]
 
 
-def _measured(lines: Sequence[Sequence[Estimate]]) -> list[list[TableCell]]:
+def _cells_with_ranks(lines: Sequence[Sequence[Estimate]]) -> list[list[TableCell]]:
     """The cells of measured figures, ranked column by column."""
     by_column = [ranks(column) for column in zip(*lines, strict=True)]
     return [
         [
             TableCell(
-                _shown(figure.value),
+                _percent(figure.value),
                 _width(figure.half_width),
                 by_column[place][position],
                 value=figure.value,
@@ -269,7 +269,7 @@ def _measured(lines: Sequence[Sequence[Estimate]]) -> list[list[TableCell]]:
     ]
 
 
-def _shown(value: float) -> str:
+def _percent(value: float) -> str:
     return f"{100 * value:.2f}"
 
 

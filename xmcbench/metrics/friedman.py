@@ -94,18 +94,3 @@ def rank_intervals(values: NDArray[np.float64], seed: int = 0) -> NDArray[np.flo
     # RandomState's streams are frozen by numpy's policy, those of Generator are not.
     drawn = np.random.RandomState(seed).randint(0, len(by_block), (SAMPLES, len(by_block)))
     return np.asarray(np.percentile(by_block[drawn].mean(axis=1), [2.5, 97.5], axis=0).T)
-
-
-def cliques(average: NDArray[np.float64], difference: float) -> list[tuple[int, int]]:
-    """The largest groups of methods whose average ranks differ by less than the critical difference.
-
-    average: rising. A group is the positions of its first and last method; groups of one are left out.
-    """
-    found: list[tuple[int, int]] = []
-    for first in range(len(average)):
-        last = first
-        while last + 1 < len(average) and average[last + 1] - average[first] < difference:
-            last += 1
-        if last > first and (not found or last > found[-1][1]):
-            found.append((first, last))
-    return found

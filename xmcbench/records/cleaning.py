@@ -90,7 +90,7 @@ def kinds(store: Store) -> set[str]:
     return {UNFINISHED, *_OF_RECORDS, *_OF_METHODS, *made - {CONTENT}}
 
 
-def freed(store: Store, chosen: Iterable[Item]) -> int:
+def count_freed_bytes(store: Store, chosen: Iterable[Item]) -> int:
     """Bytes that the removal of items frees: a file with several links is gone with the last of them."""
     links: Counter[int] = Counter()
     found: dict[int, os.stat_result] = {}
@@ -98,11 +98,11 @@ def freed(store: Store, chosen: Iterable[Item]) -> int:
         links[state.st_ino] += 1
         found[state.st_ino] = state
     shared = {state.st_ino for state in _files(store.artifacts / CONTENT)}
-    return sum(each.st_size for inode, each in found.items() if links[inode] + (inode in shared) >= each.st_nlink)
+    return sum(state.st_size for inode, state in found.items() if links[inode] + (inode in shared) >= state.st_nlink)
 
 
 def in_use(item: Item) -> bool:
-    """Whether a running cell uses an item. Nothing is written."""
+    """Return whether a running cell uses an item, without writing anything."""
     if not item.lock.exists():
         return False
     if item.lock.suffix == CLAIM:
@@ -117,12 +117,12 @@ def in_use(item: Item) -> bool:
 def remove(store: Store, chosen: Iterable[Item]) -> list[Item]:
     """Remove items; returns those that stay, because a running cell uses them. Raises StorageError."""
     try:
-        return [item for item in chosen if not _removed(item)]
+        return [item for item in chosen if not _remove_item(item)]
     finally:
         forget_content(store.artifacts)
 
 
-def _removed(item: Item) -> bool:
+def _remove_item(item: Item) -> bool:
     lock = Claim(item.lock) if item.lock.suffix == CLAIM else exclusive(item.lock, wait=False)
     with lock as claim:
         if not claim.held:

@@ -1,4 +1,4 @@
-"""Where two values of JSON differ, such as two records."""
+"""Differences between two values of JSON, such as two records."""
 
 from __future__ import annotations
 

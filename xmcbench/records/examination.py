@@ -1,4 +1,4 @@
-"""Whether everything in a runs folder is as it was written: records, ranks, predictions and artifacts, in full."""
+"""Examination of a runs folder: damaged records, ranks, predictions and artifacts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from xmcbench.storage import artifacts
 from xmcbench.storage.canonical import sha256_file
 
 
-def damaged(store: Store) -> Iterator[str]:
-    """What is wrong with a runs folder, a line each with the path. Raises StorageError for an unreadable folder."""
+def find_damage(store: Store) -> Iterator[str]:
+    """Yield a line with the path for everything that is damaged. Raises StorageError for an unreadable folder."""
     truths: dict[Path, Truth | None] = {}
     records = store.records()
     yield from map(str, store.left_out.values())

@@ -23,6 +23,7 @@ from xmcbench.storage.atomic import atomic_file
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
 
+_AGAIN = "run the cell again with --force"
 #: Joins the names of filters with equal ranks, after a first word: numpy does not accept an array named "file".
 _AND, _FIRST = "+", "ranks"
 #: The array of labels with a known pair, one bit each.
@@ -56,20 +57,22 @@ class Ranks:
             np.savez_compressed(stream, **arrays, **{_SEEN: np.packbits(self.seen)})
 
     @classmethod
-    def load(cls, path: Path, pairs: int, labels: int) -> Ranks:
-        """Read what ``save`` wrote, for this number of true pairs and labels. Raises StorageError for anything else."""
+    def load(cls, path: Path, pairs: int, labels: int, member: str = "") -> Ranks:
+        """Read what ``save`` wrote, for this number of true pairs and labels. Raises StorageError for anything else.
+
+        member: name of the file in the archive at ``path``, if it is packed.
+        """
+        place = path / member
         try:
-            arrays = read_all_arrays(path)
+            arrays = read_all_arrays(path, member)
             bits = arrays.pop(_SEEN)
             seen = np.unpackbits(bits, count=labels).astype(bool)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StorageError(f"cannot read the ranks {path}: {error}", "run the cell again with --force") from error
-        fits = (each.shape == (pairs,) and each.dtype == np.uint8 for each in arrays.values())
+            raise StorageError(f"cannot read the ranks {place}: {error}", _AGAIN) from error
+        fits = (ranks.shape == (pairs,) and ranks.dtype == np.uint8 for ranks in arrays.values())
         if bits.shape != (-(-labels // 8),) or not all(fits):
-            raise StorageError(
-                f"{path} does not hold the ranks of {pairs} true pairs", "run the cell again with --force"
-            )
-        return cls({name: each for names, each in arrays.items() for name in names.split(_AND)[1:]}, seen)
+            raise StorageError(f"{place} does not hold the ranks of {pairs} true pairs", _AGAIN)
+        return cls({name: ranks for names, ranks in arrays.items() for name in names.split(_AND)[1:]}, seen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +117,7 @@ class Truth:
         try:
             lengths, labels, frequency, instances = read_arrays(path, "lengths", "labels", "frequency", "instances")
             vectors = (lengths, labels, frequency)
-            if any(each.ndim != 1 or each.dtype.kind not in "iu" for each in vectors) or (lengths < 0).any():
+            if any(vector.ndim != 1 or vector.dtype.kind not in "iu" for vector in vectors) or (lengths < 0).any():
                 raise ValueError("its arrays are not vectors of counts and ids")
             if instances.shape or instances.dtype.kind not in "iu":
                 raise ValueError("its number of training instances is not one number")

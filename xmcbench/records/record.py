@@ -104,7 +104,7 @@ class SubsetFacts(_Part, frozen=True, kw_only=True):
 
 
 class Protocol(_Part, frozen=True, kw_only=True):
-    """How the figures were computed: the version of the protocol, the dataset's default filter, the constants A and B
+    """The computation of the figures: the version of the protocol, the dataset's default filter, the constants A and B
     of its propensities, and the source of the metrics. The last two are null in records of schema 1."""
 
     version: Count
@@ -151,7 +151,7 @@ class RanksFacts(_Part, frozen=True, kw_only=True):
 
 
 class Environment(_Part, frozen=True, kw_only=True):
-    """Where a cell ran: versions by package, machine, xmcbench and device (the last two null in schema 1)."""
+    """The environment of a cell: versions by package, machine, xmcbench and device (the last two null in schema 1)."""
 
     packages: dict[str, str]
     hardware: Hardware
@@ -245,12 +245,12 @@ class Record(_Part, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the cell has figures."""
+        """Return whether the cell has figures."""
         return self.status == "ok"
 
     @property
     def finished(self) -> bool:
-        """Whether the cell has predictions, with or without figures."""
+        """Return whether the cell has predictions, with or without figures."""
         return self.status in ("ok", "unscored")
 
     @property
@@ -260,7 +260,7 @@ class Record(_Part, frozen=True, kw_only=True):
 
     @property
     def seedless(self) -> bool:
-        """Whether no seed would change the result: neither the method nor the pairs that it was given depend on one."""
+        """Return whether no seed changes the result: neither the method nor its pairs depend on one."""
         return self.method.deterministic and (self.cell.setting.kind != "fs" or self.method.supervision == "unused")
 
     @property

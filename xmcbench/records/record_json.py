@@ -8,6 +8,7 @@ few milliseconds, so that ``xmcbench ls`` stays fast. Schema 1, which lacks some
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def as_json(record: Record) -> dict[str, Any]:
     return values
 
 
-def sealed(record: Record) -> Record:
+def seal(record: Record) -> Record:
     """The record with the checksum of its content."""
     return msgspec.structs.replace(record, sha256=_seal(as_json(record)))
 
@@ -51,31 +52,50 @@ def check_readable(part: Cell | Record) -> None:
 
 
 def read_record(path: Path) -> Record:
-    """Read a record. Raises StorageError, naming the file, where it cannot be read or has a later schema.
-
-    Raises DamagedRecord, a StorageError too, if it is damaged, edited or not a record.
-    """
+    """Read the record in a file. Raises StorageError where it cannot be read, and what ``parse_record`` raises."""
     try:
         content = read_bytes(path)
     except (OSError, Unreadable) as error:
         raise StorageError(f"cannot read the record {path}: {error}", "move or delete it") from error
+    return parse_record(content, str(path))
+
+
+def parse_record(content: bytes, place: str) -> Record:
+    """Return the record that these bytes hold. place: of the bytes, for messages.
+
+    Raises StorageError for one of a later schema, and DamagedRecord, a StorageError too, for one that is damaged,
+    edited or not a record.
+    """
+    if record := _parse_canonical(content):
+        return record
     try:
         values = msgspec.json.decode(content)
         # Before all else: half a surrogate pair is JSON, but not text.
         seal = _seal(values) if isinstance(values, dict) else sha256_json(values)
     except (ValueError, msgspec.MsgspecError, RecursionError) as error:
-        raise DamagedRecord(f"cannot read the record {path}: {error}", _AGAIN) from error
+        raise DamagedRecord(f"cannot read the record {place}: {error}", _AGAIN) from error
     schema = values.get("schema") if isinstance(values, dict) else None
     if schema not in (1, SCHEMA):
-        problem = f"{path} is not a record of schema 1 or {SCHEMA}"
+        problem = f"{place} is not a record of schema 1 or {SCHEMA}"
         raise StorageError(problem, "upgrade xmcbench") if isinstance(schema, int) else DamagedRecord(problem, _AGAIN)
     try:
         record = msgspec.convert(_from_schema_1(values) if schema == 1 else values, Record)
     except (ValueError, msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedRecord(f"{path} is not a valid record: {error}", _AGAIN) from error
+        raise DamagedRecord(f"{place} is not a valid record: {error}", _AGAIN) from error
     if seal != values.get("sha256"):
-        raise DamagedRecord(f"{path}: checksum mismatch", "restore the file or run the cell again")
+        raise DamagedRecord(f"{place}: checksum mismatch", "restore the file or run the cell again")
     return record
+
+
+def _parse_canonical(content: bytes) -> Record | None:
+    """Return the record in canonical JSON, whose checksum is that of the bytes; None if it takes a closer look."""
+    try:
+        record = msgspec.json.decode(content, type=Record)
+    except (ValueError, msgspec.MsgspecError, RecursionError):
+        return None
+    before, _, after = content.partition(f'"sha256":"{record.sha256}","status":'.encode())
+    whole = b"\\u" not in content and hashlib.sha256(before + b'"status":' + after).hexdigest() == record.sha256
+    return record if whole else None
 
 
 def _from_schema_1(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,10 +105,10 @@ def _from_schema_1(values: Mapping[str, Any]) -> dict[str, Any]:
         new = {name: value for name, value in old.items() if name != "unlabelled"}
         new["unlabeled"] = old["unlabelled"]
         if "views" in old:
-            new["views"] = {group: figures(each) for group, each in old["views"].items()}
+            new["views"] = {group: figures(view) for group, view in old["views"].items()}
         return new
 
-    metrics = {name: figures(each) for name, each in values.get("metrics", {}).items()}
+    metrics = {name: figures(scores) for name, scores in values.get("metrics", {}).items()}
     return {**values, "schema": SCHEMA, "metrics": metrics}
 
 

@@ -45,7 +45,7 @@ class Selected:
 
     @property
     def deterministic(self) -> bool:
-        """Whether another seed would give the same result: neither the method nor its data depend on it."""
+        """Return whether another seed would give the same result."""
         return self.records[0].seedless
 
     def of_subsets(self, subsets: Container[str | None]) -> Selected:
@@ -56,7 +56,7 @@ class Selected:
     def means(self, filter_name: str) -> dict[str, float]:
         """Metric -> mean of the records' values over the seeds."""
         values = [record.metrics[filter_name].values for record in self.records]
-        return {name: fmean(each[name] for each in values) for name in values[0]}
+        return {name: fmean(value[name] for value in values) for name in values[0]}
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def choose(store: Store, first: str, second: str, conditions: Conditions) -> tup
     elif not common:
         raise UsageError(
             f"{first} and {second} have no dataset and setting in common",
-            f"{first}: {_listed(candidates[0])}; {second}: {_listed(candidates[1])}",
+            f"{first}: {_list_places(candidates[0])}; {second}: {_list_places(candidates[1])}",
         )
     else:
         raise UsageError(f"{first} and {second} have several results in common", _choices(*candidates))
@@ -97,10 +97,10 @@ def choose(store: Store, first: str, second: str, conditions: Conditions) -> tup
         Selected(tuple(sorted(row, key=lambda record: record.cell.seed)), _store_of(word, store))
         for word, row in zip((first, second), found, strict=True)
     )
-    return paired(one, other)
+    return pair(one, other)
 
 
-def paired(one: Selected, other: Selected) -> tuple[Selected, Selected]:
+def pair(one: Selected, other: Selected) -> tuple[Selected, Selected]:
     """Two rows, of those runs that are compared: those on common few-shot subsets, where there are any.
 
     A run without a partner would only add variance. A row that no seed would change is whole.
@@ -128,7 +128,7 @@ def places(store: Store, conditions: Conditions) -> dict[Place, list[Record]]:
     """The results of a runs folder that meet the conditions, by place. Raises UsageError if there are none."""
     store.check_exists()
     with store.noting_left_out():
-        found = _placed(store.records(), conditions)
+        found = _by_place(store.records(), conditions)
         if not found:
             where = f"{store.root} has no result with this dataset, setting and seed"
             raise UsageError(where, "see `xmcbench ls results`")
@@ -137,16 +137,16 @@ def places(store: Store, conditions: Conditions) -> dict[Place, list[Record]]:
 
 def _places(word: str, store: Store, conditions: Conditions, unscored: bool = False) -> dict[Place, list[Record]]:
     with store.noting_left_out():
-        records = _named(word, store)
+        records = _find_named(word, store)
         by_method = all(record.cell.method == word.partition(":")[0] for record in records)
         # A key, or a file, names the version of the data too; whoever needs the data looks whether they are the same.
-        found = _placed(records, conditions, any_version=not by_method, unscored=unscored)
-        if not found and _placed(records, conditions, any_version=not by_method, unscored=True):
+        found = _by_place(records, conditions, any_version=not by_method, unscored=unscored)
+        if not found and _by_place(records, conditions, any_version=not by_method, unscored=True):
             raise NoResult(
                 f"{word} has predictions without figures: no test instance has a label",
                 "only `xmcbench show` and `xmcbench export run` take such a result",
             )
-        if not found and _placed(records, conditions, any_version=True, unscored=unscored):
+        if not found and _by_place(records, conditions, any_version=True, unscored=unscored):
             raise UsageError(
                 f"{word} has no result on the data at {conditions.dataset}",
                 "it has results on other data of the same name: run it again, or name a row by its key",
@@ -156,7 +156,7 @@ def _places(word: str, store: Store, conditions: Conditions, unscored: bool = Fa
     return found
 
 
-def _placed(
+def _by_place(
     records: Sequence[Record], conditions: Conditions, any_version: bool = False, unscored: bool = False
 ) -> dict[Place, list[Record]]:
     found: dict[Place, list[Record]] = {}
@@ -193,7 +193,7 @@ def _dataset(given: str) -> tuple[str, str | None]:
         return name, None
 
 
-def _named(word: str, store: Store) -> list[Record]:
+def _find_named(word: str, store: Store) -> list[Record]:
     if word.endswith(".json"):
         if not Path(word).is_file():
             raise UsageError(f"no record at {word}", "to select by method, give its name: see `xmcbench ls results`")
@@ -212,7 +212,7 @@ def _named(word: str, store: Store) -> list[Record]:
         known = {record.cell.method for record in records}
         if colon and method in known:
             own = [record for record in records if record.cell.method == method]
-            known = {f"{method}:{each}" for record in own for each in _variants(record)}
+            known = {f"{method}:{variant}" for record in own for variant in _variants(record)}
         raise UnknownName("row", word, known, where=f"in {store.root}")
     return found
 
@@ -243,20 +243,20 @@ def _store_of(word: str, store: Store) -> Store:
     return Store(next((parent.parent for parent in Path(word).parents if parent.name == "records"), store.root))
 
 
-def _listed(places: Iterable[Place]) -> str:
+def _list_places(places: Iterable[Place]) -> str:
     return ", ".join(dict.fromkeys(f"{dataset} {setting.slug}" for dataset, _, setting in places))
 
 
 def _choices(*found: Mapping[Place, Sequence[Record]]) -> str:
-    """How to choose one of the places that all of these have: by flags, or by keys where they do not tell."""
-    common = [place for place in found[0] if all(place in each for each in found)]
+    """The hint how to choose one of the common places: by flags, or by keys if flags do not suffice."""
+    common = [place for place in found[0] if all(place in places for places in found)]
     names = [(dataset, setting) for dataset, _, setting in common]
     if len({*names}) < len(names):
         keys = [
-            f"{dataset} {setting.slug}: {' '.join(each[dataset, version, setting][0].key[:12] for each in found)}"
+            f"{dataset} {setting.slug}: {' '.join(places[dataset, version, setting][0].key[:12] for places in found)}"
             for dataset, version, setting in common
         ]
         return f"there are results on several versions of the data; name rows by their keys: {'; '.join(keys)}"
-    datasets, settings = (len({*each}) > 1 for each in zip(*names, strict=True))
+    datasets, settings = (len({*column}) > 1 for column in zip(*names, strict=True))
     flags = [" ".join([f"--dataset {dataset}"] * datasets + [setting.flags] * settings) for dataset, setting in names]
     return f"choose one: {' | '.join(flags)}"

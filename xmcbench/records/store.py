@@ -1,12 +1,14 @@
-"""A runs folder: one file per cell and kind, under the same path.
+"""A runs folder: one file per cell and kind, under the same path; on a board, records and ranks are packed.
 
-records/<dataset>/<setting>/<method>-s<seed>-<key>.json
-ranks/...npz    predictions/...npz    logs/...log    truth/<dataset>-<hash>.npz    subsets/<dataset>/<subset>-<hash>.npz
+records/<dataset>/<setting>/<method>-s<seed>-<key>.json    or a line of records/<dataset>/<setting>.jsonl
+ranks/...npz    or a member of ranks/<dataset>/<setting>.zip
+predictions/...npz    logs/...log    truth/<dataset>-<hash>.npz    subsets/<dataset>/<subset>-<hash>.npz
 artifacts/<kind>/<hash>/    trained/<training>/<kind>/<hash>/
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from collections.abc import Iterator
@@ -15,9 +17,10 @@ from pathlib import Path
 
 from xmcbench.errors import DataError, StorageError, UsageError, XmcbenchError
 from xmcbench.processes.claim import CLAIM, Claim, sweep_claims
+from xmcbench.records.packed import ARCHIVE, LINES, Line, read_lines
 from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record
-from xmcbench.records.record_json import DamagedRecord, as_json, check_readable, read_record, sealed
+from xmcbench.records.record_json import DamagedRecord, as_json, check_readable, read_record, seal
 from xmcbench.setting import Subset
 from xmcbench.storage.artifacts import SHARED, TRAINED, sweep_stores
 from xmcbench.storage.atomic import make_folder, move, on_disk_of, write_json
@@ -44,6 +47,7 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.left_out: dict[Path, StorageError] = {}
+        self._lines: dict[Path, tuple[tuple[int, int, int], list[Line]]] = {}
 
     def check_exists(self) -> None:
         """Raise UsageError if there is no such folder."""
@@ -63,8 +67,8 @@ class Store:
         try:
             yield
         except XmcbenchError as error:
-            for each in self.left_out.values():
-                error.add_note(f"left out: {each}")
+            for damage in self.left_out.values():
+                error.add_note(f"left out: {damage}")
             raise
 
     def record_path(self, cell: Cell) -> Path:
@@ -80,8 +84,21 @@ class Store:
         return self._file("ranks", cell, ".npz")
 
     def log_path(self, cell: Cell) -> Path:
-        """What the cell's process printed."""
+        """The output of the cell's process."""
         return self._file("logs", cell, ".log")
+
+    def lines_path(self, cell: Cell) -> Path:
+        """The file with the packed records of the cell's dataset and setting."""
+        return self.root / "records" / f"{cell.path.parent}{LINES}"
+
+    def archive_path(self, cell: Cell) -> Path:
+        """The archive with the packed ranks of the cell's dataset and setting."""
+        return self.root / "ranks" / f"{cell.path.parent}{ARCHIVE}"
+
+    def place(self, cell: Cell) -> Path:
+        """The place of the cell's record on a board, for messages: its own file, or the packed file and its name."""
+        path = self.record_path(cell)
+        return path if path.exists() else self.lines_path(cell) / cell.path.name
 
     def truth_path(self, dataset: str, truth_sha256: str) -> Path:
         """The true pairs of a dataset, to which ranks refer."""
@@ -157,15 +174,36 @@ class Store:
         return sorted(self.root.glob(".*.tmp"))
 
     def find(self, cell: Cell) -> Record | None:
-        """The cell's record, or None."""
-        return _read(self.record_path(cell))
+        """The cell's record, or None. A file of its own takes precedence over a packed record."""
+        return _read(self.record_path(cell)) or self._find_packed(
+            cell
+        )  # packing writes the latter, then removes the former
 
     def sound(self, cell: Cell) -> Record | None:
         """The cell's record; None where it is damaged too, because then it has no result that could be lost."""
         try:
             return self.find(cell)
         except DamagedRecord:
-            return None
+            return self._find_packed(cell)
+
+    def _find_packed(self, cell: Cell) -> Record | None:
+        records = (line.record for line in self.read_packed(self.lines_path(cell)))
+        return next((record for record in records if isinstance(record, Record) and record.key == cell.key), None)
+
+    def read_packed(self, path: Path) -> list[Line]:
+        """The lines of a packed file, which is read once unless it changes. Raises StorageError."""
+        try:
+            state = path.stat()
+        except OSError:
+            return read_lines(path)
+        version = (state.st_mtime_ns, state.st_size, state.st_ino)
+        if self._lines.get(path, (None, []))[0] != version:
+            self._lines[path] = version, read_lines(path)
+        return self._lines[path][1]
+
+    def is_packed(self) -> bool:
+        """Return whether it is a board: whether there are packed records."""
+        return any((self.root / "records").glob(f"*/*{LINES}"))
 
     def write(self, record: Record, staged: Store | None = None) -> Record:
         """Write the cell's record, whole or not at all, and return it with its checksum.
@@ -180,7 +218,7 @@ class Store:
             check_readable(record)
         except ValueError as error:
             raise StorageError(f"the record of {record.name} cannot be written: {error}") from error
-        written = sealed(record)
+        written = seal(record)
         if written.finished and staged is not None:
             self._take_over(written, staged)
         elif written.finished or not self._has_result(record.cell):
@@ -221,7 +259,7 @@ class Store:
         return earlier is not None and earlier.finished
 
     def has_predictions(self, record: Record) -> bool:
-        """Whether the predictions that a record was scored from are here, unchanged."""
+        """Return whether the predictions of a record are here, unchanged."""
         path = self.predictions_path(record.cell)
         try:
             return record.predictions is not None and sha256_file(path) == record.predictions.sha256
@@ -229,8 +267,10 @@ class Store:
             return False
 
     def record_files(self) -> list[Path]:
-        """The files of all records, by name. Raises StorageError for a folder that cannot be read."""
+        """The files of all records that have their own, by name. Raises StorageError for an unreadable folder."""
+        return self._files_of_records(".json")
 
+    def _files_of_records(self, suffix: str) -> list[Path]:
         def refuse(error: OSError) -> None:
             reason = error.strerror or error
             raise StorageError(f"cannot read the folder {error.filename}: {reason}", "its records would be left out")
@@ -245,7 +285,7 @@ class Store:
                 below.clear()
                 continue
             seen.add((state.st_dev, state.st_ino))
-            found += [Path(parent, name) for name in names if name.endswith(".json")]
+            found += [Path(parent, name) for name in names if name.endswith(suffix)]
         return sorted(found)
 
     def records(self) -> list[Record]:
@@ -253,28 +293,63 @@ class Store:
 
         Raises StorageError for a folder that cannot be read.
         """
-        found = []
-        self.left_out.clear()
-        for path in self.record_files():
+        found, self.left_out = [], {}
+        for place, record in self.entries():
             try:
-                record = _read(path)
-                if record is None:
-                    continue  # it was removed meanwhile
-                place = self.record_path(record.cell)
-                if path != place:
-                    hint = "is it a copy? move or delete it"
-                    raise StorageError(f"{path} holds a record that belongs at {place}", hint)
+                if isinstance(record, StorageError):
+                    raise record
+                self.check_place(place, record)
+                found.append(record)
             except StorageError as error:
-                self.left_out[path] = error
-                continue
-            found.append(record)
+                self.left_out[place] = error
+        return sorted(found, key=lambda record: record.cell.path)
+
+    def entries(self) -> list[tuple[Path, Record | StorageError]]:
+        """Every record, or the error that it could not be read, with its place: its file, or a packed file and a line.
+
+        Raises StorageError for a folder that cannot be read.
+        """
+        found: list[tuple[Path, Record | StorageError]] = []
+        own = set[Path]()
+        with _without_garbage_collection():
+            for path in self.record_files():
+                try:
+                    record = _read(path)
+                except StorageError as error:
+                    found.append((path, error))
+                    continue
+                if record is not None:  # else it was removed meanwhile
+                    own.add(path)
+                    found.append((path, record))
+            # After the files: a record that is packed meanwhile is not missed.
+            for path in self._files_of_records(LINES):
+                try:
+                    lines = self.read_packed(path)
+                except StorageError as error:
+                    found.append((path, error))
+                    continue
+                for line in lines:
+                    if isinstance(line.record, StorageError) or self.record_path(line.record.cell) not in own:
+                        found.append((line.place, line.record))
         return found
+
+    def check_place(self, path: Path, record: Record) -> None:
+        """Raise StorageError for a file that is not where the record belongs that it holds."""
+        place = self.record_path(record.cell)
+        if path.suffix == place.suffix and path != place:
+            raise StorageError(f"{path} holds a record that belongs at {place}", "is it a copy? move or delete it")
 
     def dataset_named(self, name: str) -> str | None:
         """The dataset that has the records of this name, as its first one spells it; None if there are none."""
-        for path in sorted((self.root / "records" / name.lower()).glob("*/*.json")):
+        folder = self.root / "records" / name.lower()
+        for path in sorted(folder.glob("*/*.json")):
             with suppress(StorageError):
                 return read_record(path).cell.dataset
+        for path in sorted(folder.glob(f"*{LINES}")):
+            with suppress(StorageError):
+                for line in self.read_packed(path):
+                    if isinstance(line.record, Record):
+                        return line.record.cell.dataset
         return None
 
     def truth(self, record: Record) -> Truth:
@@ -291,11 +366,35 @@ class Store:
         """The ranks of a record. Raises StorageError if they are missing or not those of the record."""
         if record.ranks is None:
             raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again with --force")
-        path = self.ranks_path(record.cell)
-        ranks = Ranks.load(path, len(truth.pairs.labels), len(truth.frequency))
-        if ranks.digest != record.ranks.sha256:
-            raise StorageError(f"{path}: checksum mismatch", "restore the file or run the cell again with --force")
+        path, packed = self.ranks_path(record.cell), self.archive_path(record.cell)
+        try:
+            return self.ranks_in(record, truth, path)
+        except StorageError:
+            if not packed.exists():
+                raise
+        # A run that was killed leaves ranks of its own without their record, beside a packed one.
+        return self.ranks_in(record, truth, packed, path.name)
+
+    @staticmethod
+    def ranks_in(record: Record, truth: Truth, path: Path, member: str = "") -> Ranks:
+        """The ranks of a record in a file, or in a member of an archive. Raises StorageError as ``ranks`` does."""
+        ranks = Ranks.load(path, len(truth.pairs.labels), len(truth.frequency), member)
+        if record.ranks is None or ranks.digest != record.ranks.sha256:
+            place = path / member
+            raise StorageError(f"{place}: checksum mismatch", "restore the file or run the cell again with --force")
         return ranks
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Keep the collector from walking over thousands of new records again and again, which takes half of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _read(path: Path) -> Record | None:
@@ -309,7 +408,7 @@ def _read(path: Path) -> Record | None:
 
 
 def _holds(path: Path, subset: Subset) -> bool:
-    """Whether the file holds the pairs of the subset; one that is damaged is written again."""
+    """Return whether the file holds the pairs of the subset; a damaged file is written again."""
     if not path.exists():
         return False
     try:

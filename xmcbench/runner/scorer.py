@@ -25,7 +25,7 @@ from xmcbench.data.dataset import Dataset
 from xmcbench.errors import DataError, StorageError, XmcbenchError
 from xmcbench.metrics import protocol
 from xmcbench.processes.lifetime import die_with_parent
-from xmcbench.records import Cell, Store, Truth, read_record
+from xmcbench.records import Cell, Store, Truth
 from xmcbench.records.record import FilteredFigures, Predictions, Protocol, RanksFacts
 from xmcbench.records.standing import metrics_digest, ranks_digest
 from xmcbench.runner import scoring
@@ -192,7 +192,9 @@ def _answer(line: bytes, datasets: dict[str, tuple[Dataset, Truth]]) -> _Answer:
 def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Scored:
     store, cell = Store(Path(request.root)), request.cell
     if request.depth is None or request.dataset is None:
-        record = read_record(store.record_path(cell))
+        record = store.find(cell)
+        if record is None:
+            raise StorageError(f"{store.record_path(cell)} is missing", "run the cell again")
         truth = store.truth(record)
         assert record.ranks is not None
         assert request.propensity is not None

@@ -36,9 +36,12 @@ def read_arrays(path: Path, *names: str) -> list[np.ndarray]:
     return [found[name] for name in names]
 
 
-def read_all_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Every array in the .npz file at ``path``, by name. Raises what ``read_arrays`` raises."""
-    return _read(path, None)
+def read_all_arrays(path: Path, member: str = "") -> dict[str, np.ndarray]:
+    """Every array in the .npz file at ``path``, by name. Raises what ``read_arrays`` raises.
+
+    member: name of the .npz file in the zip archive at ``path``, if it is in one.
+    """
+    return _read(path, None, member)
 
 
 def read_rows(path: Path, rows: int, *names: str) -> Iterator[list[np.ndarray]]:
@@ -65,21 +68,21 @@ def read_rows(path: Path, rows: int, *names: str) -> Iterator[list[np.ndarray]]:
             _end(name, stream)
 
 
-def _read(path: Path, names: tuple[str, ...] | None) -> dict[str, np.ndarray]:
+def _read(path: Path, names: tuple[str, ...] | None, member: str = "") -> dict[str, np.ndarray]:
     found = {}
-    with _archive(path) as archive:
+    with _archive(path, member) as archive:
         members = _members(archive, names)
         check_size(sum(each.file_size for each in members.values()), ARRAYS, "what it unpacks to")
-        for name, member in members.items():
-            with archive.open(member) as stream:
-                found[name] = _array(name, stream, member.file_size)
+        for name, part in members.items():
+            with archive.open(part) as stream:
+                found[name] = _array(name, stream, part.file_size)
                 _end(name, stream)
     return found
 
 
 @contextmanager
-def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """The archive at a path; whatever damage is met while it is read becomes a ValueError."""
+def _archive(path: Path, member: str = "") -> Iterator[zipfile.ZipFile]:
+    """Open the archive at a path, or one of its members; damage that is met while it is read becomes a ValueError."""
     with open_regular(path) as stream:
         if not zipfile.is_zipfile(stream):
             pointer = is_lfs_pointer(path)
@@ -89,7 +92,14 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
         stream.seek(0)
         try:
             with zipfile.ZipFile(stream) as archive:
-                yield archive
+                if not member:
+                    yield archive
+                    return
+                part = archive.getinfo(member)
+                check_size(part.file_size, ARRAYS, f"its member {member}")
+                _check_compression(part)
+                with zipfile.ZipFile(BytesIO(archive.read(part))) as inner:
+                    yield inner
         except MemoryError:
             raise ValueError("it needs more memory than there is") from None
         except (OSError, ValueError):
@@ -104,8 +114,7 @@ def _members(archive: zipfile.ZipFile, names: tuple[str, ...] | None) -> dict[st
     """The files of the arrays of these names, or of all."""
     members: dict[str, zipfile.ZipInfo] = {}
     for each in archive.infolist():
-        if each.compress_type not in PIECEWISE:
-            raise ValueError(f"{each.filename!r} is compressed in a way that numpy does not write")
+        _check_compression(each)
         name = each.filename.removesuffix(_SUFFIX)
         if name in members:
             raise ValueError(f"it has the array {name!r} twice")
@@ -114,6 +123,11 @@ def _members(archive: zipfile.ZipFile, names: tuple[str, ...] | None) -> dict[st
     if missing:
         raise ValueError(f"it has no array {missing[0]!r}")
     return {name: members[name] for name in (members if names is None else names)}
+
+
+def _check_compression(member: zipfile.ZipInfo) -> None:
+    if member.compress_type not in PIECEWISE:
+        raise ValueError(f"{member.filename!r} is compressed in a way that numpy does not write")
 
 
 def _array(name: str, stream: IO[bytes], size: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Which of the records that others send are let onto a board.
+"""Admission of submitted records to a board.
 
 A record is let in if it can be read, follows from its predictions (``runner.audit``), is not called like another
 method, and if every page and table that it is part of can be made. What is refused is refused by name, and the others
@@ -8,7 +8,7 @@ go in.
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,8 @@ from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.pages import pages
 from xmcbench.output.escaping import skeleton, terminal
 from xmcbench.plugins.registry import Registry
-from xmcbench.records import Record, Store, read_record
+from xmcbench.records import Record, Store
+from xmcbench.records.packing import pack
 from xmcbench.runner.audit import audit
 from xmcbench.runner.scorer import Scorer
 from xmcbench.storage.atomic import copy
@@ -80,9 +81,10 @@ def examine(
     registered = {entry.name for entry in registry if entry.description}
     for root in roots:
         sent = Store(root)
-        for path in sent.record_files():
+        for path, record in sent.entries():
             try:
-                record = read_record(path)
+                if isinstance(record, StorageError):
+                    raise record
                 if not record.ok:
                     found.unfinished[path] = f"{record.status}: {record.reason}"
                     continue
@@ -105,32 +107,34 @@ def examine(
                 continue
             titles.setdefault(record.cell.method, record.method.title)
             found.accepted.append(Candidate(path, record, sent, source, there))
-    taken = {each.record.key for each in found.accepted}
-    others = [each for each in here if each.cell.dataset in loaded and each.key not in taken]
-    kept, _ = latest([*others, *(each.record for each in found.accepted)])  # a board leaves earlier versions out
+    taken = {candidate.record.key for candidate in found.accepted}
+    others = [record for record in here if record.cell.dataset in loaded and record.key not in taken]
+    kept, _ = latest(
+        [*others, *(candidate.record for candidate in found.accepted)]
+    )  # a board leaves earlier versions out
     keys = {record.key for record in kept}
-    shown = [each for each in others if each.key in keys]
+    shown = [record for record in others if record.key in keys]
     if problem := _unshowable(shown):
         raise StorageError(f"the records of {board.root} cannot be shown: {problem}", "fix them first")
-    found.accepted = list(_showable(found.accepted, shown, found.refused))
+    found.accepted = _showable(found.accepted, shown, found.refused)
     return found
 
 
-def add(accepted: Sequence[Candidate], board: Store, scorer: Scorer) -> Iterator[Path]:
-    """Copy records with their predictions to the board, and write their ranks there; gives the place of each.
+def add(accepted: Sequence[Candidate], board: Store, scorer: Scorer) -> None:
+    """Copy records with their predictions to the board, and write their ranks there; then pack records and ranks.
 
-    Raises StorageError where something cannot be written, and for a cell that a run has there.
+    Raises StorageError where something cannot be written, and for a cell that a run holds there.
     """
-    for each in accepted:
-        record, cell = each.record, each.record.cell
+    for candidate in accepted:
+        record, cell = candidate.record, candidate.record.cell
         assert record.predictions is not None
         with board.claim(cell) as claim, board.staging() as staged:
             if not claim.held:
-                raise StorageError(f"{board.record_path(cell)}: a run has this cell", "wait until it has ended")
-            copy(each.sent.predictions_path(cell), staged.predictions_path(cell))
-            scorer.score(cell, staged.root, each.source, record.predictions.depth)  # writes the ranks
+                raise StorageError(f"{board.place(cell)}: a run holds this cell", "wait until it has ended")
+            copy(candidate.sent.predictions_path(cell), staged.predictions_path(cell))
+            scorer.score(cell, staged.root, candidate.source, record.predictions.depth)  # writes the ranks
             board.write(record, staged)
-        yield board.record_path(cell)
+    pack(board)
 
 
 def _titles(registry: Registry, records: Iterable[Record]) -> dict[str, str]:
@@ -179,14 +183,14 @@ def _check_names(record: Record, titles: Mapping[str, str]) -> None:
 
 
 def _skeleton_of_title(title: str) -> str:
-    """What stands before a parenthesis: a variant follows there."""
+    """The skeleton of a title without the variant in parentheses."""
     return skeleton(title.partition("(")[0])
 
 
 def _check_free(record: Record, board: Store, force: bool) -> None:
     here = board.sound(record.cell)
     if here is not None and here.finished and here != record and not force:
-        place = board.record_path(record.cell)
+        place = board.place(record.cell)
         raise StorageError(
             f"{place} already holds another record of this cell, from {here.measured.started}", "--force replaces it"
         )
@@ -194,18 +198,18 @@ def _check_free(record: Record, board: Store, force: bool) -> None:
 
 def _showable(
     candidates: Sequence[Candidate], shown: Sequence[Record], refused: dict[Path, XmcbenchError]
-) -> Iterator[Candidate]:
-    """The candidates that can be shown beside those before them; the others are refused. Halves what fails."""
-    problem = _unshowable([*shown, *(each.record for each in candidates)]) if candidates else ""
-    if not problem:
-        yield from candidates
-    elif len(candidates) == 1:
-        refused[candidates[0].path] = StorageError(f"it cannot be shown: {problem}")
-    else:
-        half = len(candidates) // 2
-        first = list(_showable(candidates[:half], shown, refused))
-        yield from first
-        yield from _showable(candidates[half:], [*shown, *(each.record for each in first)], refused)
+) -> list[Candidate]:
+    """Return the candidates that can be shown together with those before them; the others are refused."""
+    if not _unshowable([*shown, *(candidate.record for candidate in candidates)]):
+        return [*candidates]
+    kept: list[Candidate] = []
+    for candidate in candidates:
+        problem = _unshowable([*shown, *(other.record for other in kept), candidate.record])
+        if problem:
+            refused[candidate.path] = StorageError(f"it cannot be shown: {problem}")
+        else:
+            kept.append(candidate)
+    return kept
 
 
 def _unshowable(records: Sequence[Record]) -> str:

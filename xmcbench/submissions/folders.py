@@ -39,8 +39,8 @@ def _folder(source: str, place: Path, patience: Patience | None) -> Path:
 
 def _runs(folder: Path, source: str) -> Path:
     """The folder, or the only one in it, that holds records. Raises UsageError."""
-    inside = [each for each in sorted(folder.iterdir()) if each.is_dir()] if folder.is_dir() else []
-    for each in (folder, *(inside if len(inside) == 1 else [])):
-        if (each / "records").is_dir() and any((each / "records").rglob("*.json")):
-            return each
+    inside = [path for path in sorted(folder.iterdir()) if path.is_dir()] if folder.is_dir() else []
+    for path in (folder, *(inside if len(inside) == 1 else [])):
+        if (path / "records").is_dir() and any((path / "records").rglob("*.json*")):
+            return path
     raise UsageError(f"there are no records in {source}", "a runs folder is what `xmcbench run --runs` wrote")
