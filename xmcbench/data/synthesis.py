@@ -1,8 +1,8 @@
 """Synthetic datasets of any size, or of the size and shape of a known one, for tests of scale.
 
-Labels belong to topics; topics, labels within a topic, and words are drawn by Zipf's law, so that many labels have no
-training pair. A text has words of everybody, of its topic and of its labels. Its length varies by a factor of fifteen.
-The stream of numpy's RandomState is frozen (NEP 19), and only draws that need no libm are made from it.
+The frequencies of labels and words follow Zipf's law, so that many labels have no training pair, and a text has words
+of its labels, but not all of them. The stream of numpy's RandomState is frozen (NEP 19), and only draws that need no
+libm are made from it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from msgspec.structs import replace
 from scipy.sparse import csr_matrix
 
-from xmcbench.data.card import Card, write_card
+from xmcbench.data.card import write_card
 from xmcbench.data.catalog import bare_card, find
 from xmcbench.data.exchange import output_folder
-from xmcbench.data.sources.source import TEST_FILTER
+from xmcbench.data.sources.source import TEST_FILTER, Instance
 from xmcbench.data.sources.xc_raw import write_instances, write_labels
 from xmcbench.data.xc_matrix import write_filter
 from xmcbench.errors import DataError, UsageError
@@ -29,8 +29,11 @@ _SYLLABLES = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"
 _LENGTHS = np.array([2, 3, 4, 5, 6, 7, 8, 10, 13, 18, 30])
 _LABELS = np.array([1, 1, 1, 2, 2, 3, 5])
 
-#: The mean number of labels of an instance where no card says it, and of words of a text.
-_PAIRS, _WORDS = 2.0, 30
+#: Labels of a plain instance, with equal probability, and words that are not of them.
+_LABELS_EACH, _OWN_WORDS = np.array([1, 1, 2, 2, 3, 5]), 12
+
+#: The mean number of labels of an instance where no card says it.
+_PAIRS = 2.0
 
 _WORDS_OF_TOPIC = 200
 #: Of 20 words so many are of the topic, and so many of a label.
@@ -51,8 +54,13 @@ def synthesize(out: Path, instances: int, labels: int, seed: int = 0, force: boo
         what = f"cannot make {instances} instances and {labels} labels with seed {seed}"
         raise UsageError(what, "sizes must be at least 1, the seed in 0..2^32-1")
     card = replace(bare_card(out.resolve().name), description="made up", source="synthetic")
-    sizes = (instances, max(1, instances // 4))
-    return _write(out, card, _Corpus(seed, labels, _WORDS, _PAIRS), sizes, 0, ".json.gz", force)
+    corpus = _PlainCorpus(seed, labels)
+    with output_folder(out, force) as folder:
+        write_labels(folder / "lbl.json.gz", corpus.labels())
+        write_instances(folder / "trn.json.gz", corpus.instances("trn", instances))
+        write_instances(folder / "tst.json.gz", corpus.instances("tst", max(1, instances // 4)))
+        write_card(folder / "card.toml", card)
+    return out
 
 
 def imitate(out: Path, like: str, scale: float = 1.0, words: int = 100, seed: int = 0, force: bool = False) -> Path:
@@ -81,38 +89,66 @@ def imitate(out: Path, like: str, scale: float = 1.0, words: int = 100, seed: in
     train, test, labels = (max(2, round(scale * counts[name])) for name in ("train", "test", "labels"))
     side = next((name for name in ("train", "test") if counts.get(f"{name}_pairs")), None)
     corpus = _Corpus(seed, labels, words, counts[f"{side}_pairs"] / counts[side] if side else _PAIRS)
-    # Not gzipped: at these sizes that would take most of the time.
-    return _write(out, card, corpus, (train, test), min(labels, test) // 2, ".json", force)
-
-
-def _write(out: Path, card: Card, corpus: _Corpus, sizes: tuple[int, int], own: int, suffix: str, force: bool) -> Path:
-    """Write training and test instances. own: the number of test instances that are labels too."""
     with output_folder(out, force) as folder:
-        write_labels(folder / f"lbl{suffix}", corpus.labels())
-        write_instances(folder / f"trn{suffix}", corpus.instances("trn", sizes[0], np.zeros(0, np.int64)))
-        ids = corpus.draw_labels(own)
-        write_instances(folder / f"tst{suffix}", corpus.instances("tst", sizes[1], ids))
-        if own:
-            pairs = (np.ones(own, np.float32), (np.arange(own), ids))
-            write_filter(folder / TEST_FILTER[0], csr_matrix(pairs, shape=(sizes[1], corpus.size)))
+        # Not gzipped: at these sizes that would take most of the time.
+        write_labels(folder / "lbl.json", corpus.labels())
+        write_instances(folder / "trn.json", corpus.instances("trn", train, np.zeros(0, np.int64)))
+        own = corpus.draw_labels(min(labels, test) // 2)
+        write_instances(folder / "tst.json", corpus.instances("tst", test, own))
+        pairs = (np.ones(len(own), np.float32), (np.arange(len(own)), own))
+        write_filter(folder / TEST_FILTER[0], csr_matrix(pairs, shape=(test, labels)))
         write_card(folder / "card.toml", card)
     return out
 
 
+class _PlainCorpus:
+    """Labels of two to four words, and streams of instances, each with about half of the words of its labels."""
+
+    def __init__(self, seed: int, labels: int) -> None:
+        self._random = np.random.RandomState(seed)
+        vocabulary = max(1_000, 2 * labels)
+        self._label_words = self._random.randint(vocabulary, size=(labels, 4))
+        self._label_lengths = self._random.randint(2, 5, size=labels)
+        self._label_law, self._word_law = _zipf(labels), _zipf(vocabulary)
+
+    def labels(self) -> Iterator[tuple[str, str]]:
+        """(uid, title) of every label."""
+        for label, (words, length) in enumerate(zip(self._label_words, self._label_lengths, strict=True)):
+            yield f"l{label}", " ".join(map(_word, words[:length]))
+
+    def instances(self, side: str, size: int) -> Iterator[Instance]:
+        """``size`` instances, drawn a block at a time."""
+        for start in range(0, size, 2 * _BLOCK):
+            rows = min(2 * _BLOCK, size - start)
+            counts = _LABELS_EACH[self._random.randint(len(_LABELS_EACH), size=rows)]
+            labels = _draw(self._random, self._label_law, (rows, int(_LABELS_EACH.max())))
+            own = _draw(self._random, self._word_law, (rows, _OWN_WORDS))
+            is_mentioned = self._random.random_sample((rows, labels.shape[1], 4)) < 0.5
+            for row in range(rows):
+                ids = np.unique(labels[row, : counts[row]])
+                words: list[int] = []
+                for place, label in enumerate(ids):
+                    length = self._label_lengths[label]
+                    words += [*self._label_words[label, :length][is_mentioned[row, place, :length]]]
+                title, content = [*words[:2], *own[row, :3]], [*own[row, 3:], *words]
+                yield f"{side}{start + row}", " ".join(map(_word, title)), " ".join(map(_word, content)), ids.tolist()
+
+
 class _Corpus:
-    """Labels, and streams of instances over them. Label l is of topic l modulo the number of topics."""
+    """Labels, and streams of instances over them, with words of everybody, of a topic and of its labels.
+
+    Label l is of topic l modulo the number of topics. Lengths vary by a factor of fifteen.
+    """
 
     def __init__(self, seed: int, labels: int, words: int, pairs_each: float) -> None:
         self._random = np.random.RandomState(seed)
-        self.size, self._words, self._pairs_each = labels, words, pairs_each
+        self._size, self._words, self._pairs_each = labels, words, pairs_each
         self._topics = max(1, isqrt(labels))
         self._common = max(1_000, labels // 2)
         total = self._common + self._topics * _WORDS_OF_TOPIC
         self._names = np.array([_word(number) for number in range(total)], object)
         self._topic_law, self._label_law, self._word_law, self._own_law = (
-            # The inverse distribution function of Zipf's law is a search in these sums.
-            np.cumsum(1 / np.arange(1, size + 1))
-            for size in (self._topics, -(-labels // self._topics), self._common, _WORDS_OF_TOPIC)
+            _zipf(size) for size in (self._topics, -(-labels // self._topics), self._common, _WORDS_OF_TOPIC)
         )
         # A rare word, and words of the topic.
         topics = np.arange(labels) % self._topics
@@ -122,26 +158,26 @@ class _Corpus:
 
     def draw_labels(self, count: int) -> np.ndarray:
         """Draw so many labels, in random order."""
-        return self._random.permutation(self.size)[:count]
+        return self._random.permutation(self._size)[:count]
 
     def labels(self) -> Iterator[tuple[str, str]]:
         """(uid, title) of every label."""
         for label, (ids, length) in enumerate(zip(self._label_words, self._label_lengths, strict=True)):
             yield f"l{label}", " ".join(self._names[ids[:length]])
 
-    def instances(self, side: str, size: int, own: np.ndarray) -> Iterator[tuple[str, str, str, list[int]]]:
+    def instances(self, side: str, size: int, own: np.ndarray) -> Iterator[Instance]:
         """``size`` instances; the first ones are the labels ``own``."""
         for start in range(0, size, _BLOCK):
             rows = min(_BLOCK, size - start)
             mine = own[start : start + rows]
-            topics = self._draw(self._topic_law, rows)
+            topics = _draw(self._random, self._topic_law, rows)
             topics[: len(mine)] = mine % self._topics
             relative = _LABELS[self._random.randint(len(_LABELS), size=rows)]
             label_counts = np.maximum(1, np.rint(relative * self._pairs_each / 2)).astype(np.int64)
             label_ends = np.cumsum(label_counts)
             of_row = np.repeat(np.arange(rows), label_counts)
-            ranks = self._draw(self._label_law, len(of_row))
-            labels = np.minimum(topics[of_row] + ranks * self._topics, self.size - 1)
+            ranks = _draw(self._random, self._label_law, len(of_row))
+            labels = np.minimum(topics[of_row] + ranks * self._topics, self._size - 1)
             lengths = np.maximum(3, _LENGTHS[self._random.randint(len(_LENGTHS), size=rows)] * self._words // 9)
             texts = self._texts(topics, lengths, labels, label_ends).tolist()
             ends = np.cumsum(lengths).tolist()
@@ -155,14 +191,14 @@ class _Corpus:
                 first = label_ends[row - 1] if row else 0
                 ids = sorted({*labels[first : label_ends[row]].tolist()} - {*mine[row : row + 1].tolist()})
                 # An instance that has lost its only label gets the next one of its topic.
-                ids = ids or [int((mine[row] + self._topics) % self.size)]
+                ids = ids or [int((mine[row] + self._topics) % self._size)]
                 yield uid, " ".join(words[:_TITLE]), " ".join(words[_TITLE:]), ids
 
     def _texts(self, topics: np.ndarray, lengths: np.ndarray, labels: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """The words of all texts, one after the other: object [sum of lengths]."""
         of_row = np.repeat(np.arange(len(lengths)), lengths)
         kind = self._random.randint(20, size=len(of_row))
-        ids = self._draw(self._word_law, len(of_row))
+        ids = _draw(self._random, self._word_law, len(of_row))
         topical = np.flatnonzero(kind < _OF_TOPIC)
         ids[topical] = self._of_topic(topics[of_row[topical]])
         about = np.flatnonzero(kind >= 20 - _OF_LABEL)
@@ -174,15 +210,21 @@ class _Corpus:
 
     def _of_topic(self, topics: np.ndarray) -> np.ndarray:
         """Draw a word of each topic."""
-        return np.asarray(self._common + topics * _WORDS_OF_TOPIC + self._draw(self._own_law, len(topics)))
+        return np.asarray(self._common + topics * _WORDS_OF_TOPIC + _draw(self._random, self._own_law, len(topics)))
 
-    def _draw(self, law: np.ndarray, size: int) -> np.ndarray:
-        return np.asarray(np.searchsorted(law, self._random.random_sample(size) * law[-1]))
+
+def _zipf(size: int) -> np.ndarray:
+    """The sums of 1/1, 1/2, ...: the inverse distribution function of Zipf's law is a search in them."""
+    return np.asarray(np.cumsum(1 / np.arange(1, size + 1)))
+
+
+def _draw(random: np.random.RandomState, law: np.ndarray, size: int | tuple[int, ...]) -> np.ndarray:
+    return np.asarray(np.searchsorted(law, random.random_sample(size) * law[-1]))
 
 
 def _word(number: int) -> str:
     """The word of this number: its digits in base 70 as syllables, at least two."""
-    number, rest = divmod(number, len(_SYLLABLES))
+    number, rest = divmod(int(number), len(_SYLLABLES))
     word = _SYLLABLES[rest]
     while number >= len(_SYLLABLES):
         number, rest = divmod(number, len(_SYLLABLES))
