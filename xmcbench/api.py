@@ -24,7 +24,7 @@ from xmcbench.errors import MethodError, PluginError, UnknownName, UsageError
 from xmcbench.experiment import AblationRun, CurveRun, Options, Run, only_ablation
 from xmcbench.method import Method
 from xmcbench.metrics import Scores, inverse_propensity
-from xmcbench.metrics.propensity import MIN_INSTANCES
+from xmcbench.metrics.labels import MIN_INSTANCES
 from xmcbench.plugins.description import class_path
 from xmcbench.plugins.inspection import Inspection, Plugin
 from xmcbench.plugins.loading import method_name

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from xmcbench.errors import UsageError
 from xmcbench.metrics import METRICS, paired, protocol
 from xmcbench.metrics.bounded import FEW_ROWS
-from xmcbench.metrics.corrections import holm
-from xmcbench.metrics.paired import Difference
+from xmcbench.metrics.paired import Difference, holm
 from xmcbench.output.layout import laid_out
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Standing, Store, as_json

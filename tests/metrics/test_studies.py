@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from xmcbench import TopK, load_dataset
-from xmcbench.metrics import TruePairs, bootstrap, bounded, evaluate_ranks, filters, flips, seeds, true_ranks
+from xmcbench.metrics import TruePairs, bootstrap, bounded, evaluate_ranks, flips, seeds, true_ranks
+from xmcbench.metrics.ranks import longest_filter
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +31,7 @@ def runs():
     for seed in range(SEEDS):
         kept = np.random.RandomState(seed).random_sample(instances.shape[1]) >= 0.1
         scores = (instances[:, kept].tocsr() @ labels[:, kept].tocsr().T).toarray()
-        predicted = TopK.from_scores(scores, 100 + filters.longest(removed)).indices
+        predicted = TopK.from_scores(scores, 100 + longest_filter(removed)).indices
         found.append(evaluate_ranks(true_ranks(predicted, pairs, removed), pairs).per_instance)
     return {name: np.stack([each[name] for each in found]) for name in STUDIED}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmcbench.errors import StorageError, UsageError
-from xmcbench.metrics import filters
+from xmcbench.metrics.ranks import remove_filtered
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.topk import TopK
 
@@ -56,7 +56,7 @@ def ranking(predictions: TopK, dataset: Dataset, row: int, filter_name: str, k: 
     """The first k labels of a test row under a filter, and their scores: int32 and float32, at most k each."""
     removed = dataset.filter(filter_name)  # type: ignore[arg-type] # it says what there is
     labels = predictions.indices[row]
-    kept = filters.remove(labels[None], None if removed is None else removed[row])[0]
+    kept = remove_filtered(labels[None], None if removed is None else removed[row])[0]
     kept = kept[kept >= 0][:k]
     score = dict(zip(labels.tolist(), predictions.scores[row].tolist(), strict=True))
     return kept, np.array([score[int(each)] for each in kept], np.float32)
@@ -71,7 +71,7 @@ def filtered(record: Record, store: Store, dataset: Dataset, filter_name: str) -
     if dataset.digest != record.cell.dataset_sha256:
         raise UsageError(f"{dataset.name} on this machine is another version than that of the record")
     removed = dataset.filter(filter_name)  # type: ignore[arg-type] # it says what there is
-    kept = filters.remove(predictions.indices, removed)
+    kept = remove_filtered(predictions.indices, removed)
     scores = np.full(kept.shape, -np.inf, np.float32)
     for row, (labels, before, values) in enumerate(zip(kept, predictions.indices, predictions.scores, strict=True)):
         # A filter takes predictions out and leaves the order alone.

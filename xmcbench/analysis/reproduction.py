@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from xmcbench.errors import MethodError, UsageError
 from xmcbench.metrics import paired
-from xmcbench.metrics.corrections import holm
+from xmcbench.metrics.paired import holm
 from xmcbench.records import Record, Store
 from xmcbench.records.selection import Conditions, choose_row
 from xmcbench.runner.confirmation import LARGEST_CHANGE

@@ -20,8 +20,8 @@ from xmcbench.data.splitting import Split, split
 from xmcbench.data.store import Corpus, corpus, kept
 from xmcbench.data.vocabulary import Filter
 from xmcbench.errors import DataError, UsageError
-from xmcbench.metrics.filters import longest
-from xmcbench.metrics.propensity import MIN_INSTANCES
+from xmcbench.metrics.labels import MIN_INSTANCES
+from xmcbench.metrics.ranks import longest_filter
 from xmcbench.output.escaping import visible
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_json
@@ -197,7 +197,7 @@ class Dataset:
     @cached_property
     def longest_filter(self) -> int:
         """The maximum number of predictions that a filter removes from a row: k + this many have to be kept."""
-        return max(longest(self.filter(kind)) for kind in self.filters)
+        return max(longest_filter(self.filter(kind)) for kind in self.filters)
 
     @cached_property
     def _own(self) -> _OwnLabels:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmcbench.errors import DataError, MethodError
-from xmcbench.metrics import bootstrap, ranking
+from xmcbench.metrics import bootstrap
 from xmcbench.metrics.bootstrap import Interval
 from xmcbench.metrics.protocol import DEPTH, METRICS
-from xmcbench.metrics.ranks import true_ranks
-from xmcbench.metrics.true_pairs import TruePairs
+from xmcbench.metrics.ranks import TruePairs, top_sums, true_ranks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,7 +62,7 @@ def evaluate(
 ) -> Scores:
     """Score predictions [N, k] against the true pairs [N, L] by the protocol in ``xmcbench.metrics.protocol``.
 
-    ``removed`` [N, L] is a filter; fetch 100 + ``filters.longest(removed)`` predictions for it. PSP is left out without
+    ``removed`` [N, L] is a filter; fetch 100 + ``longest_filter(removed)`` predictions for it. PSP is left out without
     ``inverse_propensity`` [L], which the function of that name computes. Raises MethodError when the predictions do not
     fit the truth, DataError when the other two do not.
     """
@@ -97,7 +96,7 @@ def evaluate_ranks(
         weights = np.asarray(inverse_propensity, np.float64)[pairs.labels]
         depths = _depths("PSP")
         found = _gains(hit_rows, hit_ranks, weights[hit], scored, depths)
-        best = ranking.top_sums(rows, weights, scored, depths)
+        best = top_sums(rows, weights, scored, depths)
         per_instance |= {f"PSP@{k}": found[k] for k in depths}
         attainable = {f"PSP@{k}": best[k] for k in depths}
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 FLIPS, FLIPS_OF_MANY_ROWS = 10_000, 2_000
 _MANY_ROWS = 200_000
 
+#: Tests are two-sided, at this level.
+LEVEL = 0.05
 #: The level of the interval is 1 - 1 / _ONE_IN.
 _ONE_IN = 20
 

@@ -38,32 +38,21 @@ def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     if values.ndim != 2 or not values.size or not np.isfinite(values).all():
         raise DataError(f"ranks need a value of each method in each block, not {np.shape(values)} with gaps")
-    above = (values[:, None, :] > values[:, :, None]).sum(axis=2)
-    equal = (values[:, None, :] == values[:, :, None]).sum(axis=2)
-    return np.asarray(above + (equal + 1) / 2)
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(-values, axis=1), np.float64)
 
 
 def friedman(values: NDArray[np.float64]) -> Friedman | None:
-    """Friedman's test of values [blocks, methods]; None for fewer than three methods or two blocks, or if all are tied.
+    """Return Friedman's test of values [blocks, methods].
 
-    The statistic is that of ``scipy.stats.friedmanchisquare``.
+    None for fewer than three methods or two blocks, or if all are tied.
     """
-    from scipy.special import chdtrc
+    from scipy.stats import friedmanchisquare
 
-    blocks, methods = values.shape
-    if methods < 3 or blocks < 2:
+    if values.shape[1] < 3 or len(values) < 2 or (values == values[:, :1]).all():
         return None
-    by_block = ranks(values)
-    ties = 0.0
-    for row in by_block:
-        _, counts = np.unique(row, return_counts=True)
-        ties += float((counts * (counts.astype(np.float64) ** 2 - 1)).sum())
-    correction = 1 - ties / (methods * (methods**2 - 1) * blocks)
-    if correction <= 0:
-        return None
-    squares = float((by_block.sum(axis=0) ** 2).sum())
-    statistic = (12 / (methods * blocks * (methods + 1)) * squares - 3 * blocks * (methods + 1)) / correction
-    return Friedman(statistic, float(chdtrc(methods - 1, max(0.0, statistic))))
+    return Friedman(*map(float, friedmanchisquare(*values.T)))
 
 
 def critical_difference(methods: int, blocks: int, level: float = 0.05) -> float:

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmcbench.errors import DataError
-from xmcbench.metrics.behrens_fisher import ABOVE, BELOW, LEVEL, MANY_DEGREES, WEIGHTS, BehrensFisher
 from xmcbench.metrics.bounded import FEW_ROWS
-from xmcbench.metrics.seeds import _runs, vary
+from xmcbench.metrics.flips import LEVEL
+from xmcbench.metrics.seeds import ABOVE, BELOW, MANY_DEGREES, WEIGHTS, BehrensFisher, _runs, vary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,20 +11,24 @@ n runs on the same N rows, what the two have in common of row(i) cancels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import fmean, variance
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from xmcbench.metrics.behrens_fisher import BehrensFisher
-from xmcbench.metrics.flips import Verdict
+from xmcbench.errors import DataError
+from xmcbench.metrics.flips import LEVEL, Verdict
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: Fractions that differ by no more than this are equal: they differ by rounding.
 _ROUNDING = 1e-12
+
+#: More degrees of freedom make no difference.
+MANY_DEGREES = 1e6
 
 #: Half the width of a 95% interval in standard errors, for a normal distribution.
 _NORMAL = 1.959963984540054
@@ -114,3 +118,55 @@ def half_width(values: Sequence[float], half_widths: Sequence[float]) -> float:
     if of_seeds <= _ROUNDING**2:
         return fmean(half_widths)
     return BehrensFisher(of_seeds, runs - 1, of_rows).critical()
+
+
+def _tanh_sinh() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Points in (0, 1), dense toward both ends: those from 0, what is left to 1, and their weights in an integral."""
+    step = 0.05
+    places = step * np.arange(-70, 71)
+    odds = np.exp(np.pi * np.sinh(places))
+    below, above = 1 / (1 + 1 / odds), 1 / (1 + odds)
+    return below, above, step * np.pi * np.cosh(places) * below * above
+
+
+BELOW, ABOVE, WEIGHTS = _tanh_sinh()
+
+
+class BehrensFisher:
+    """The Behrens-Fisher distribution: of an error with two parts, each with a variance and the degrees of freedom of it.
+
+    Given a beta variable B with half the degrees as its parameters, it is Student's t of d + d' degrees, times the root
+    of (d v / B + d' v' / (1 - B)) / (d + d') (Ray and Pitman, 1961, "Exact distribution of the Fisher-Behrens-Welch
+    statistic"). The mean over B is taken at its quantiles, by the tanh-sinh rule.
+
+    Raises DataError for a variance that is not a number.
+    """
+
+    def __init__(
+        self, variance: float, degrees: float, other_variance: float, other_degrees: float = MANY_DEGREES
+    ) -> None:
+        from scipy.special import betaincinv, stdtrit
+
+        if math.isnan(variance + other_variance):
+            raise DataError("a variance of a difference is not a number")
+        self._degrees = degrees + other_degrees
+        # The rest 1 - B is a quantile of its own, not a difference, where B is almost 1.
+        share, rest = (
+            betaincinv(degrees / 2, other_degrees / 2, BELOW),
+            betaincinv(other_degrees / 2, degrees / 2, ABOVE),
+        )
+        self._scale = np.sqrt((degrees * variance / share + other_degrees * other_variance / rest) / self._degrees)
+        # Beyond any critical value: as if both parts had the fewer degrees, and no part could make up for the other.
+        self._farthest = 2 * float(stdtrit(min(degrees, other_degrees), 0.975)) * (variance**0.5 + other_variance**0.5)
+
+    def tail(self, distance: float) -> float:
+        """The probability that the error is at least ``distance`` away from 0, to either side."""
+        from scipy.special import stdtr
+
+        return float(2 * (WEIGHTS * stdtr(self._degrees, -distance / self._scale)).sum())
+
+    def critical(self) -> float:
+        """The distance that the error reaches in 5% of cases: half the width of a 95% interval."""
+        from scipy.optimize import brentq
+
+        return float(brentq(lambda distance: self.tail(distance) - LEVEL, 0, self._farthest, rtol=1e-12))

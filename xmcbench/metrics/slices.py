@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from xmcbench.errors import DataError
-from xmcbench.metrics.corrections import holm
+from xmcbench.metrics.paired import holm
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
