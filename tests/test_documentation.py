@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from xmcbench import Artifacts, load_dataset
+from xmcbench.arguments import make_grids
 from xmcbench.command import request
 from xmcbench.command.main import VERBS, parser
 from xmcbench.command.settings_file import expand
 from xmcbench.contract import CheckRequest, check
-from xmcbench.experiment import only_ablation
+from xmcbench.experiment import Options, only_ablation
 from xmcbench.methods.bm25 import BM25
 from xmcbench.methods.tfidf import Tfidf
 from xmcbench.plugins.loading import from_file
@@ -129,14 +130,15 @@ def test_a_command_names_known_flags_methods_and_parameters(page, command, regis
     given = [parser().parse_args(line) for line in expand(words, lambda: parser().below(words[0]).flags())]
     match words[0]:
         case "run":
-            grids = [request.grid(each, request.methods(each.methods)) for each in given]
+            grids, _ = make_grids([request.grid(each, each.methods) for each in given], Options())
             requests = requests_of(grids)
         case "curve":
             shares = [Setting.at(ratio, "label") for ratio in (0, 0.5, 1)]
-            grids = [request.grid(each, request.methods(each.methods), shares) for each in given]
+            grids, _ = make_grids([request.grid(each, each.methods) for each in given], Options(), shares)
             requests = requests_of([curve for grid in grids for curve in curve_grids(grid, registry)])
         case "ablation":
-            grids = [request.grid(each, (each.method or only_ablation(registry),)) for each in given]
+            methods = [each.method or only_ablation(registry) for each in given]
+            grids, _ = make_grids([*map(request.grid, given, ([name] for name in methods))], Options())
             requests = [row for grid in grids for _, row in ablation_rows(grid, registry)]
         case _:
             return

@@ -114,11 +114,11 @@ def test_datasets_are_a_list_of_places(tmp_path):
     with pytest.raises(UsageError, match="names several datasets"):
         request.only_dataset(argparse.Namespace(dataset="one,two", columns=None))
     twice = argparse.Namespace(dataset=["LF-Debian-2K", "lf-debian-2k"], columns=None)
-    assert request.named(twice) == {"LF-Debian-2K": "LF-Debian-2K"}
-    one = argparse.Namespace(setting="fs", ratio="0.5", by=None)
+    assert request.places_by_name(twice) == {"LF-Debian-2K": "LF-Debian-2K"}
+    one = argparse.Namespace(setting=["fs"], ratio=[0.5], by=None)
     assert request.only_setting(one) == Setting.of("fs", 0.5)
     with pytest.raises(UsageError, match="several settings are given"):
-        request.only_setting(argparse.Namespace(setting="fs", ratio="0.5,1", by=None))
+        request.only_setting(argparse.Namespace(setting=["fs"], ratio=[0.5, 1.0], by=None))
 
 
 def test_import_export_verify_and_layouts(inside, tiny, tmp_path):

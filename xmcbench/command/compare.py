@@ -31,18 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Select, test and print. The exit code does not depend on the difference."""
     from xmcbench.command import report
-    from xmcbench.comparison import compare
 
-    standing = request.registry(arguments.plugin).standing(arguments.runs)
-    comparison = compare(
-        arguments.first,
-        arguments.second,
-        runs=arguments.runs,
-        **request.row_choice(arguments),
-        force=arguments.force,
-        standing=standing,
-    )
-    report.note_unknown([*comparison.first.records, *comparison.second.records], standing)
-    print(json.dumps(comparison.as_json(), indent=1, sort_keys=True) if arguments.json else comparison)
-    stores = {comparison.first.store, comparison.second.store}
-    return max(report.warn_left_out(store) for store in stores)
+    found = request.comparison(arguments, arguments.force)
+    print(json.dumps(found.as_json(), indent=1, sort_keys=True) if arguments.json else found)
+    return max(report.warn_left_out(store) for store in {found.first.store, found.second.store})

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _records(arguments: argparse.Namespace) -> int:
-    from xmcbench.analysis.record_files import write_records
+    from xmcbench.analysis.export import write_records
     from xmcbench.command import report
 
     store, records = _read(arguments.runs)
@@ -64,7 +64,7 @@ def _records(arguments: argparse.Namespace) -> int:
 
 
 def _mlflow(arguments: argparse.Namespace) -> int:
-    from xmcbench.analysis.tracking import log_records
+    from xmcbench.analysis.export import log_records
     from xmcbench.command import report
 
     store, records = _read(arguments.runs)
@@ -91,7 +91,7 @@ def _read(runs: Path) -> tuple[Store, list[Record]]:
 
 def _run(arguments: argparse.Namespace) -> int:
     from xmcbench import trec
-    from xmcbench.analysis.rankings import filtered
+    from xmcbench.analysis.rankings import load_filtered
     from xmcbench.command import report
     from xmcbench.data import load_dataset
     from xmcbench.errors import UsageError
@@ -103,7 +103,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{arguments.method} has the seeds {', '.join(map(str, row.seeds))}", "choose one: --seed S")
     record = row.records[0]
     dataset = load_dataset(request.place(arguments) or record.cell.dataset)
-    found = filtered(record, row.store, dataset, arguments.filter or record.protocol.filter)
+    found = load_filtered(record, row.store, dataset, arguments.filter or record.protocol.filter)
     names = (trec.identifiers(dataset.test), trec.identifiers(dataset.labels))
     trec.write_run(arguments.out, found, *names, f"{record.cell.method}-s{record.cell.seed}-{record.key[:12]}")
     print(f"{counted(len(found), 'instance')} in {arguments.out}")

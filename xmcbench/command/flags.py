@@ -1,7 +1,9 @@
-"""The flags that several commands share. What was given is read by ``request``."""
+"""The flags that several commands share. ``request`` reads their values."""
 
 from __future__ import annotations
 
+import math
+from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,59 @@ LIMITS: dict[str, object] = {"time_limit": 86400, "memory_limit": None}
 DEVICE: dict[str, object] = {"device": "auto", "processes": 1}
 
 
+def texts(text: str) -> list[str]:
+    """Parse a list of texts, each once."""
+    found = [*dict.fromkeys(word.strip() for word in text.split(",") if word.strip())]
+    if not found:
+        raise ArgumentTypeError(f"the list {text!r} is empty")
+    return found
+
+
+def numbers(text: str) -> list[float]:
+    """Parse a list of numbers, each once."""
+    try:
+        return [*dict.fromkeys(map(float, text.split(",")))]
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} must be comma-separated numbers") from None
+
+
+def integers(text: str) -> list[int]:
+    """Parse a list of integers, each once."""
+    try:
+        return [*dict.fromkeys(map(int, text.split(",")))]
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} must be comma-separated integers") from None
+
+
+def positive(text: str) -> int:
+    """Parse a number that is at least 1."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not a number") from None
+    if number < 1:
+        raise ArgumentTypeError(f"{number} must be at least 1")
+    return number
+
+
+def jobs(text: str) -> int | str:
+    """Parse a number of jobs, or ``auto``."""
+    return text if text == "auto" else positive(text)
+
+
+def limit(text: str) -> float | None:
+    """Parse a limit; None for infinity."""
+    number = float(text)
+    return None if number == math.inf else number
+
+
 def add_dataset(group: Any, several: bool = True) -> None:
     """The flag for the dataset, for an argument group. several: whether the command takes a list."""
     what = "names (see `ls datasets`), or folders, files or hf:OWNER/NAME in any layout of `ls layouts`"
     one = "a name (see `ls datasets`), or a folder, file or hf:OWNER/NAME in any layout of `ls layouts`"
     group.add_argument(
         "--dataset",
-        metavar=_listed("NAME|PLACE", several),
+        metavar=_metavar("NAME|PLACE", several),
         help=f"{what if several else one} (default: the one that `ls datasets` marks)",
     )
     add_columns(group)
@@ -39,12 +87,17 @@ def add_setting(group: Any, several: bool = True, **options: Any) -> None:
 
     several: whether the command takes lists. options: of --setting itself.
     """
-    group.add_argument("--setting", metavar=_listed("ez|fs|full", several), **options)
+    group.add_argument("--setting", type=texts, metavar=_metavar("ez|fs|full", several), **options)
     share = "shares" if several else "share"
-    group.add_argument("--ratio", metavar=_listed("R", several), help=f"{share} of labels or pairs for fs, in (0, 1]")
-    group.add_argument(
-        "--by", metavar=_listed("label|pair", several), help="whether fs samples labels or pairs (default: label)"
-    )
+    few = f"{share} of labels or pairs for fs, in (0, 1]"
+    group.add_argument("--ratio", type=numbers, metavar=_metavar("R", several), help=few)
+    unit = "whether fs samples labels or pairs (default: label)"
+    group.add_argument("--by", type=texts, metavar=_metavar("label|pair", several), help=unit)
+
+
+def add_method_names(group: Any, help_text: str) -> None:
+    """Add the flag for the names of methods, by default all, to a parser or an argument group."""
+    group.add_argument("--methods", type=texts, default=["all"], metavar="A,B|all", help=help_text)
 
 
 def add_methods(group: Any, several: bool = True) -> None:
@@ -53,7 +106,7 @@ def add_methods(group: Any, several: bool = True) -> None:
         "--preset", metavar="P", help="paper, reference, quick, ... (default: quick if the method has it)"
     )
     add_set(group, several)
-    group.add_argument("--seed", default="0", metavar="S[,S..]" if several else "S", help="default: 0")
+    group.add_argument("--seed", type=integers, default=[0], metavar=_metavar("S", several), help="default: 0")
     add_plugin(group)
 
 
@@ -76,6 +129,7 @@ def add_execution(group: Any) -> None:
     add_device(group)
     group.add_argument(
         "--jobs",
+        type=jobs,
         metavar="N|auto",
         help="number of cells to run at once; they share the cores (auto: as many as the cores allow; default: 1, and "
         "auto with --on ray)",
@@ -88,7 +142,7 @@ def add_execution(group: Any) -> None:
         "address (default: local)",
     )
     group.add_argument(
-        "--cells-per-gpu", type=int, default=1, metavar="N", help="cells at once on one GPU (default: 1)"
+        "--cells-per-gpu", type=positive, default=1, metavar="N", help="cells at once on one GPU (default: 1)"
     )
     group.add_argument("--force", action="store_true", help="run finished cells again")
     group.add_argument("--refresh", action="store_true", help="run stale cells again: those whose code has changed")
@@ -104,7 +158,7 @@ def add_device(group: Any) -> None:
     )
     group.add_argument(
         "--processes",
-        type=int,
+        type=positive,
         default=DEVICE["processes"],
         metavar="N",
         help="processes of a cell on this machine, one for each GPU, that train encoders and embed texts (default: 1)",
@@ -127,12 +181,12 @@ def add_limits(group: Any, default_s: object = LIMITS["time_limit"], whose: str 
     """The flags for what a cell may take, for an argument group. whose: what the limits are for."""
     group.add_argument(
         "--time-limit",
-        type=float,
+        type=limit,
         metavar="SECONDS",
         default=default_s,
         help=f"seconds for {whose}, inf for none (default: %(default)s)",
     )
-    group.add_argument("--memory-limit", type=float, metavar="GIB", help=f"GiB for {whose} (default: none)")
+    group.add_argument("--memory-limit", type=limit, metavar="GIB", help=f"GiB for {whose} (default: none)")
 
 
 def add_config(group: Any) -> None:
@@ -158,10 +212,10 @@ def add_filter(group: Any) -> None:
     )
 
 
-def add_metric(group: Any, default: str = "P@1", metavar: str = "M") -> None:
+def add_metric(group: Any, default: str = "P@1", metavar: str = "M", **options: Any) -> None:
     """The flag for metrics, for a parser or an argument group."""
     known = "P@1, 3, 5; R@1, 3, 5, 10, 100; nDCG@1, 3, 5; or PSP@1, 3, 5"
-    group.add_argument("--metric", default=default, metavar=metavar, help=f"{known} (default: %(default)s)")
+    group.add_argument("--metric", default=default, metavar=metavar, help=f"{known} (default: {default})", **options)
 
 
 def add_rows(group: Any) -> None:
@@ -179,7 +233,7 @@ def add_choice(group: Any) -> None:
     group.add_argument("--setting", choices=("ez", "fs", "full"), help="default: the one that has results")
     group.add_argument("--ratio", type=float, metavar="R", help="share, for --setting fs")
     group.add_argument("--by", choices=("label", "pair"), help="unit, for --setting fs (default: label)")
-    group.add_argument("--seed", metavar="S[,S..]", help="seeds (default: all available)")
+    group.add_argument("--seed", type=integers, metavar="S[,S..]", help="seeds (default: all available)")
     add_filter(group)
 
 
@@ -189,5 +243,5 @@ def add_shown(group: Any) -> None:
     group.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
-def _listed(metavar: str, several: bool) -> str:
-    return f"{metavar}[,..]" if several else metavar
+def _metavar(name: str, several: bool) -> str:
+    return f"{name}[,..]" if several else name

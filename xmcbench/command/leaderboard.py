@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     standing = registry.standing(runs)
     failed = _refresh(arguments, Store(runs), registry, standing) if arguments.refresh else 0
     store = Store(runs)
-    records, outdated = _with_current_figures(store, arguments.check, request.named(arguments), standing)
+    records, outdated = _with_current_figures(store, arguments.check, request.places_by_name(arguments), standing)
     left_out = report.warn_left_out(store)
     records, earlier = latest(records)
     report.note_earlier(earlier)
@@ -155,7 +155,7 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
     from xmcbench.runner.plan import plan_again
 
     limits, failed = request.limits(arguments), 0
-    datasets = request.named(arguments)
+    datasets = request.places_by_name(arguments)
     for record in [each for each in store.records() if each.ok and standing.stale(each)]:
         name = record.cell.dataset
         try:
@@ -223,7 +223,7 @@ def _add(arguments: argparse.Namespace) -> int:
     if arguments.out and arguments.runs:
         raise UsageError("--out and --runs are the same folder for leaderboard add", "use one of them")
     board = Store(arguments.out or arguments.runs or BOARD)
-    datasets = request.named(arguments)
+    datasets = request.places_by_name(arguments)
     with runs_folders(arguments.sources) as roots, Scorer() as scorer:
         registry = request.registry(arguments.plugin)
         found = admission.examine(roots, board, registry, scorer, datasets, force=arguments.force)

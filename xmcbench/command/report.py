@@ -23,9 +23,10 @@ from xmcbench.runner.rows import Skipped
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
+    from xmcbench.results import Results
 
 
-def carried_out(experiment: Experiment[Shown]) -> Shown:
+def execute(experiment: Experiment[Shown]) -> Shown:
     """Execute an experiment with progress, and announce cached and stale cells."""
     planned = experiment.plan
     _warn_damaged(planned)
@@ -39,8 +40,8 @@ def carried_out(experiment: Experiment[Shown]) -> Shown:
         return experiment.execute(display.progress, display.watch)
 
 
-def pretrained(experiment: Run, as_json: bool = False) -> int:
-    """Do the pre-trainings of an experiment, with a line each; 1 if one failed."""
+def pretrain(experiment: Run, as_json: bool = False) -> int:
+    """Run the shared pre-training of an experiment, with a line for each; 1 if one failed."""
     from xmcbench.runner.pretraining import Pretrained
 
     def progress(planned: PlannedCell, position: int, ended: Pretrained | None) -> None:
@@ -51,7 +52,7 @@ def pretrained(experiment: Run, as_json: bool = False) -> int:
             said = done if ended.ok else f"failed: {ended.reason} (log: {ended.log})"
         print(f"{name}: {said}", file=sys.stderr, flush=True)
 
-    found = experiment.options.pretrained(experiment.plan, progress)
+    found = experiment.pretrain(progress)
     if as_json:
         lines = [
             {"method": each.planned.name, "seed": each.planned.cell.seed, "reason": each.reason, "took_s": each.took_s}
@@ -65,10 +66,9 @@ def pretrained(experiment: Run, as_json: bool = False) -> int:
 
 def dry_run(experiment: Experiment[Shown], as_json: bool = False) -> int:
     """Print what an experiment would run."""
-    planned, options = experiment.plan, experiment.options
+    planned, jobs = experiment.plan, experiment.jobs
     _warn_damaged(planned)
-    jobs = options.jobs_of(planned)
-    estimate = Estimate.of(planned, Store(options.runs))
+    estimate = Estimate.of(planned, Store(experiment.options.runs))
     if as_json:
         print_json(
             {
@@ -87,12 +87,6 @@ def check_new(path: Path, force: bool, flag: str = "--force") -> None:
     """Raise UsageError, before any work, for a file that would be replaced without ``flag``."""
     if path.exists() and not force:
         raise UsageError(f"{path} already exists", f"choose another name, or replace it with {flag}")
-
-
-def check_file(path: Path) -> None:
-    """Raise UsageError for a file that is named on the command line and is not there."""
-    if not path.exists():
-        raise UsageError(f"no file at {path}")
 
 
 def warn_left_out(store: Store) -> int:
@@ -139,9 +133,10 @@ def warn_skipped(skipped: Sequence[Skipped]) -> None:
         print(f"xmcbench: {each}", file=sys.stderr)
 
 
-def filter_json(name: str, parts: Sequence[Any]) -> str | dict[str, str]:
-    """The filter of all results, or that of each dataset where they differ. parts: of results, each with its filter."""
-    return name or {part.records[0].cell.dataset: part.filter for part in parts}
+def results_json(results: Results) -> dict[str, Any]:
+    """Return the filter of results, or that of each dataset where they differ, and the methods that were left out."""
+    filters = {part.records[0].cell.dataset: part.filter for part in results.parts()}
+    return {"filter": results.filter or filters, "skipped": skipped_json(results.skipped)}
 
 
 def records_json(records: Sequence[Record], standing: Standing) -> list[dict[str, Any]]:

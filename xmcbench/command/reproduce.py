@@ -41,21 +41,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run, compare, print."""
     from xmcbench.analysis.reproduction import reproduce
-    from xmcbench.records import Store
-    from xmcbench.runner.place import Place
 
-    place = Place(Store(arguments.out), request.limits(arguments), request.compute(arguments))
     found = reproduce(
         arguments.key,
-        runs=arguments.runs or _recorded(),
-        into=place,
+        # Pages of the board, in a clone of the project, print this command.
+        runs=arguments.runs or (BOARD if (BOARD / "records").is_dir() else Path("runs")),
+        into=request.target(arguments, arguments.out),
         registry=request.registry(arguments.plugin),
         dataset=request.place(arguments),
     )
     print(json.dumps(found.as_json(), indent=1) if arguments.json else found)
     return 0 if found.agrees else 1
-
-
-def _recorded() -> Path:
-    """The folder of the records: that of the board in a clone of the project, whose pages print the command."""
-    return BOARD if (BOARD / "records").is_dir() else Path("runs")

@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench suggest``."""
     what = parser.add_argument_group("what is suggested")
     flags.add_dataset(what, several=False)
-    what.add_argument("--method", required=True, metavar="M", help="name, with :PRESET if needed")
+    what.add_argument("--method", type=flags.texts, required=True, metavar="M", help="name, with :PRESET if needed")
     what.add_argument(
         "--documents",
         metavar="PLACE",
@@ -50,11 +50,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the cell and write the file; 1 if the cell fails."""
-    from xmcbench.analysis.rankings import filtered
+    from xmcbench.analysis.rankings import load_filtered
+    from xmcbench.arguments import make_grids
     from xmcbench.command import report
     from xmcbench.data.catalog import load_dataset
     from xmcbench.data.sources.finding import reference_to
-    from xmcbench.experiment import Run
+    from xmcbench.experiment import plan_run
     from xmcbench.records import Store
 
     if not 1 <= arguments.k <= 100:
@@ -65,14 +66,16 @@ def run(arguments: argparse.Namespace) -> int:
     report.check_new(arguments.out, arguments.overwrite, "--overwrite")
     _check_out(arguments.out, place)
     options = request.options(arguments)
-    registry, (method,) = request.noted(options.registry()), _one(arguments.method)
+    registry, (method, *others) = request.registry(options.plugins, options.limits.time_s), arguments.method
+    if others or method == "all":
+        raise UsageError(f"--method {','.join(arguments.method)!r} is not one method", "see `xmcbench ls methods`")
     dataset = load_dataset(place)
     _check_uids(dataset)
     if arguments.setting is None:
         needs = registry[method.partition(":")[0]].usable().supervision
-        arguments.setting = "ez" if needs == "unused" or not dataset.train_corpus.pairs else "full"
-    wanted = replace(request.grid(arguments, (method,)), datasets=(place,))
-    planned = Run.planned([wanted], options, registry, None)
+        arguments.setting = ["ez" if needs == "unused" or not dataset.train_corpus.pairs else "full"]
+    grids, _ = make_grids([request.grid(arguments, [method], dataset=place)], options)
+    planned = plan_run(grids, options, registry, None)
     report.warn_skipped(planned.plan.skipped)
     report.show_notes([dataset])
     if not planned.plan.cells:
@@ -84,12 +87,12 @@ def run(arguments: argparse.Namespace) -> int:
         )
     store = Store(options.runs)
     if (cached := planned.plan.cells[0].record) and not _has_predictions(cached, store):
-        planned = Run.planned([wanted], replace(options, force=True), registry, None)
-    (record,) = report.carried_out(planned).records
+        planned = plan_run(grids, replace(options, force=True), registry, None)
+    (record,) = report.execute(planned).records
     if record.predictions is None:
         print(f"xmcbench: {record.name}: {record.status}: {record.reason}", file=sys.stderr)
         return 1
-    predictions = filtered(record, store, dataset, dataset.chosen_filter(arguments.filter))
+    predictions = load_filtered(record, store, dataset, dataset.chosen_filter(arguments.filter))
     empty = write(arguments.out, dataset, predictions, arguments.k)
     without = f"; {empty:,} of them without a suggestion" if empty else ""
     documents = counted(len(dataset.test), "document")
@@ -111,10 +114,10 @@ def _check_out(out: Path, place: str) -> None:
 
 def _has_predictions(record: Record, store: Store) -> bool:
     """Whether they are there, and those of the record: `xmcbench clean` removes predictions, and the result stays."""
-    from xmcbench.analysis.rankings import stored
+    from xmcbench.analysis.rankings import load_stored
 
     try:
-        return stored(record, store) is not None
+        return load_stored(record, store) is not None
     except StorageError as error:
         print(f"xmcbench: {error.message}; the cell runs again", file=sys.stderr)
         return False
@@ -160,10 +163,3 @@ def write(path: Path, dataset: Dataset, predictions: TopK, k: int) -> int:
                     cells = (tsv(uid), str(rank), f"{score:.6g}", uids[label], texts[label])
                     stream.write(("\t".join(cells) + "\n").encode())
     return empty
-
-
-def _one(text: str) -> tuple[str]:
-    names = request.methods(text)
-    if len(names) != 1 or names[0] == "all":
-        raise UsageError(f"--method {text!r} is not one method", "see `xmcbench ls methods`")
-    return (names[0],)

@@ -133,7 +133,9 @@ BELOW, ABOVE, WEIGHTS = _tanh_sinh()
 
 
 class BehrensFisher:
-    """The Behrens-Fisher distribution: of an error with two parts, each with a variance and the degrees of freedom of it.
+    """The Behrens-Fisher distribution: of an error with two parts.
+
+    Each part has a variance and the degrees of freedom of this variance.
 
     Given a beta variable B with half the degrees as its parameters, it is Student's t of d + d' degrees, times the root
     of (d v / B + d' v' / (1 - B)) / (d + d') (Ray and Pitman, 1961, "Exact distribution of the Fisher-Behrens-Welch
