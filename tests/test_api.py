@@ -409,8 +409,11 @@ def test_a_curve_has_its_points_and_says_what_is_missing(tiny, options, tmp_path
 
 
 def test_a_curve_of_nothing(tiny, options):
-    for methods in ("all", ["all", "bm25"]):
-        with pytest.raises(UsageError, match="a curve needs the names of its methods"):
+    for methods, message in (
+        ("all", "a curve needs the names of its methods"),
+        (["all", "bm25"], "cannot be combined"),
+    ):
+        with pytest.raises(UsageError, match=message):
             xmcbench.curve(tiny, methods, options=options)
     with pytest.raises(UsageError, match=r"selects nothing|outside"):
         xmcbench.curve(tiny, "xr-linear", ratios=[2.0], options=options)

@@ -197,7 +197,10 @@ def test_png_names_what_is_missing(tiny, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--methods", "tfidf", "--ratio", "0,two"], "argument --ratio: '0,two' must be comma-separated numbers"),
+        (
+            ["--methods", "tfidf", "--ratio", "0,two"],
+            "argument --ratio/--ratios: '0,two' must be comma-separated numbers",
+        ),
         (["--methods", "tfidf", "--ratio", "0,1.5"], "the ratio 1.5 is outside (0, 1]"),
         (["--methods", "tfidf", "--metric", "P@2"], "unknown metric 'P@2'"),
         (["--methods", "tfidf", "--metric", ","], "argument --metric: the list ',' is empty"),

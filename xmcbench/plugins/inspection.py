@@ -96,7 +96,7 @@ class Answer(Struct, frozen=True):
         """What it is that a method has no answer."""
         return cls("", PluginError.__name__, f"{question.name} cannot be inspected: {reason}")
 
-    def taken(self) -> str:
+    def unwrap(self) -> str:
         """What it said. Raises the error that it raised."""
         if self.error:
             raise errors.of_kind(self.error, self.message, self.hint)
