@@ -100,7 +100,7 @@ def test_a_terminal_has_a_line_a_cell_and_one_for_the_whole(planned, tmp_path, r
 def test_the_outlook_of_a_run(planned, record):
     first, second, third = planned(seeds=range(3)).cells
     outlook = Outlook(3, {first.cell.key: 10.0, second.cell.key: -1.0, third.cell.key: 4.0})
-    assert outlook.left_s([]) is None  # nothing is known of the second
-    outlook.ended(first, 8.0)
-    assert outlook.left_s([]) == 8.0 + 4.0
-    assert outlook.left_s([Underway(third, 2, 3.0, None), Underway(second, 1, 20.0, None)]) == (0.0 + 1.0) / 2
+    assert outlook.seconds_left([]) is None  # nothing is known of the second
+    outlook.took_s[first.cell.key] = 8.0
+    assert outlook.seconds_left([]) == 8.0 + 4.0
+    assert outlook.seconds_left([Underway(third, 2, 3.0, None), Underway(second, 1, 20.0, None)]) == (0.0 + 1.0) / 2

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from xmcbench.comparison import LEVEL, Comparison, described
+from xmcbench.comparison import LEVEL, Comparison, describe_row
 from xmcbench.metrics import protocol
 from xmcbench.metrics.slices import LEAST_ROWS, Contrast
 from xmcbench.output import document
@@ -101,7 +101,7 @@ class Explanation:
         """Return the two rows, the overall difference and the verdict on slices, a paragraph each."""
         whole = self.comparison.differences[self.metric]
         rows = zip("AB", (self.comparison.first, self.comparison.second), self.comparison.problems, strict=True)
-        parts = ["\n".join(described(*row) for row in rows)]
+        parts = ["\n".join(describe_row(*row) for row in rows)]
         interval = f"95% interval {100 * whole.low:+.2f} to {100 * whole.high:+.2f}, p {whole.p:.4f}"
         parts.append(
             f"{self.metric}: A {100 * whole.first:.2f}, B {100 * whole.second:.2f}, A - B {100 * whole.delta:+.2f} "
