@@ -216,7 +216,7 @@ def test_loads_some_rows_at_a_time(tmp_path, monkeypatch):
     whole.save(tmp_path / "p.npz")
     parts = list(TopK.load_parts(tmp_path / "p.npz"))
     assert [len(each) for each in parts] == [3, 3, 1]
-    again = TopK.joined(TopK.checked(parts, 7, 4, 20), 4, 7)
+    again = TopK.joined(TopK.check_parts(parts, 7, 4, 20), 4, 7)
     assert np.array_equal(again.indices, whole.indices)
     assert np.array_equal(again.scores, whole.scores)
 

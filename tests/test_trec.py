@@ -216,11 +216,11 @@ def test_relevance_of_zero_is_no_pair(tmp_path):
 
 def test_scores_without_ties_differ_by_the_least():
     scores = np.array([[1, 1, 1, 0.5, -np.inf]], np.float32)
-    made = trec.distinct(scores)
+    made = trec.separate(scores)
     assert (np.diff(made[0, :4]) < 0).all()
     assert made == pytest.approx(scores, abs=1e-6)
     largest = np.finfo(np.float32).max
     ends = np.array([[np.inf, np.inf, largest, -largest, -largest], [-largest] * 4 + [-np.inf]], np.float32)
-    made = trec.distinct(ends)
+    made = trec.separate(ends)
     assert (made[:, 1:] < made[:, :-1]).all()
     assert np.isfinite(made).tolist() == [[True] * 5, [True] * 4 + [False]]

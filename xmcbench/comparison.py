@@ -237,7 +237,7 @@ def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _apart(first: Sequence[Record], second: Sequence[Record]) -> Iterator[tuple[str, tuple[object, object]]]:
-    """Yield the fields in which two rows differ, but for results: (field, (one, other)), of the first seed that differs."""
+    """Yield the fields, but for results, in which two rows differ: (field, (one, other)), for the first such seed."""
     found: dict[str, tuple[object, object]] = {}
     seeds = {record.cell.seed: record for record in second}
     both = [(record, seeds[record.cell.seed]) for record in first if record.cell.seed in seeds]

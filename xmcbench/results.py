@@ -89,7 +89,7 @@ class Results:
         return [row for group in groups for row in rows(group, self._filter(group[0]), self.standing)]
 
     def frame(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with one row per cell: identity, every metric and its interval as fractions, costs."""
+        """Return a pandas DataFrame, one row per cell: identity, every metric and its interval as fractions, costs."""
         import pandas as pd
 
         return pd.DataFrame([flat(record, self._filter(record), self.standing) for record in self.records])
@@ -176,7 +176,7 @@ class Coverage(Results):
         return record.cell.dataset, None
 
     def curve(self, metric: str) -> Curve | None:
-        """Return the curve of a metric on the only dataset; None if there is no result. Raises UsageError for several."""
+        """Return the curve of a metric on the only dataset; None without a result. Raises UsageError for several."""
         datasets = {record.cell.dataset for record in self.records}
         if len(datasets) > 1:
             raise UsageError(f"there is a curve for each of {', '.join(sorted(datasets))}", "see `parts`")

@@ -1,4 +1,4 @@
-"""Ranks of methods over several datasets: Friedman's test, the critical difference, and how sure a rank is.
+"""Ranks of methods over several datasets: Friedman's test, the critical difference, and intervals of ranks.
 
 A block is a dataset; every method has one value in each. Values of different blocks are never averaged: within a block
 the methods are ranked, and the ranks are averaged (Demšar, 2006, "Statistical Comparisons of Classifiers over Multiple
@@ -32,7 +32,7 @@ class Friedman(NamedTuple):
 
 
 def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The rank of every method in each block, float64 [blocks, methods], from values of which higher is better.
+    """Return the rank of every method in each block, float64 [blocks, methods], from values of which higher is better.
 
     Raises DataError unless the values are finite and [blocks, methods], with one block and one method at least.
     """
@@ -56,7 +56,7 @@ def friedman(values: NDArray[np.float64]) -> Friedman | None:
 
 
 def critical_difference(methods: int, blocks: int, level: float = 0.05) -> float:
-    """The difference of two average ranks from which Nemenyi's test calls them different, with all pairs at once."""
+    """Return the least significant difference of two average ranks by Nemenyi's test, over all pairs at once."""
     from scipy.stats import studentized_range
 
     quantile = float(studentized_range.ppf(1 - level, methods, math.inf)) / math.sqrt(2)
@@ -64,7 +64,7 @@ def critical_difference(methods: int, blocks: int, level: float = 0.05) -> float
 
 
 def win_rates(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The share of comparisons with other methods, over all blocks, that each method wins; a tie is half a win."""
+    """Return the share of comparisons, over all blocks, that each method wins; a tie is half a win."""
     methods = values.shape[1]
     if methods < 2:
         return np.full(methods, np.nan)
@@ -73,7 +73,7 @@ def win_rates(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def rank_intervals(values: NDArray[np.float64], seed: int = 0) -> NDArray[np.float64] | None:
-    """The 95% percentile interval of each average rank, float64 [methods, 2], over other draws of the blocks.
+    """Return the 95% percentile interval of each average rank, float64 [methods, 2], over other draws of the blocks.
 
     None for fewer than FEWEST_BLOCKS blocks: the interval would be far too short.
     """
@@ -86,7 +86,7 @@ def rank_intervals(values: NDArray[np.float64], seed: int = 0) -> NDArray[np.flo
 
 
 def cliques(average: NDArray[np.float64], difference: float) -> list[tuple[int, int]]:
-    """The largest groups of methods whose average ranks differ by less than the critical difference.
+    """Return the largest groups of methods whose average ranks differ by less than the critical difference.
 
     average: rising. A group is the positions of its first and last method; groups of one are left out.
     """

@@ -30,13 +30,13 @@ MIN_INSTANCES = 3
 
 
 def label_frequency(training: csr_matrix) -> NDArray[np.int64]:
-    """Pairs of every label, int64 [L], in a matrix of pairs [N, L]."""
+    """Return the number of pairs of every label, int64 [L], in a matrix of pairs [N, L]."""
     _, labels = pairs_of(training)
     return np.bincount(labels, minlength=training.shape[1])
 
 
 def inverse_propensity(training: csr_matrix, a: float, b: float) -> NDArray[np.float64]:
-    """Inverse propensity of every label, float64 [L]: 1 + C (n + B)^-A, C = (ln N - 1)(B + 1)^A.
+    """Return the inverse propensity of every label, float64 [L]: 1 + C (n + B)^-A, C = (ln N - 1)(B + 1)^A.
 
     ``training`` [N, L] is the full training matrix, ``a`` and ``b`` are the dataset's constants (Jain et al., KDD
     2016). Raises what ``inverse_propensity_of`` raises.
@@ -45,7 +45,7 @@ def inverse_propensity(training: csr_matrix, a: float, b: float) -> NDArray[np.f
 
 
 def inverse_propensity_of(frequency: NDArray[np.int64], instances: int, a: float, b: float) -> NDArray[np.float64]:
-    """The same from the pairs of every label, int [L], and the number of training instances.
+    """Return inverse propensities from the pairs of every label, int [L], and the number of training instances.
 
     Raises DataError for constants that are not positive and for fewer than ``MIN_INSTANCES`` training instances.
     """
@@ -62,7 +62,7 @@ def inverse_propensity_of(frequency: NDArray[np.int64], instances: int, a: float
 
 
 def label_groups(frequency: NDArray[np.int64], known: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:
-    """The members, bool [L], of each group of labels: seen, unseen; head, middle, tail.
+    """Return the members, bool [L], of each group of labels: seen, unseen; head, middle, tail.
 
     ``frequency`` int [L] counts the pairs of every label in the full training matrix, ``known`` int [L] those of the
     subset that the method may see (zeros in the zero-shot setting). Raises DataError when the lengths differ.
@@ -73,7 +73,7 @@ def label_groups(frequency: NDArray[np.int64], known: NDArray[np.int64]) -> dict
 
 
 def _by_frequency(frequency: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:
-    """Labels in falling frequency, ties by the lower id, cut where one and two thirds of the pairs are reached.
+    """Group labels in falling frequency, ties by the lower id, cut where one and two thirds of the pairs are reached.
 
     The label that crosses a line belongs to the group before it. Labels without a pair are in the tail.
     """

@@ -40,11 +40,11 @@ class TruePairs:
 
     @classmethod
     def of(cls, matrix: csr_matrix) -> TruePairs:
-        """The non-zero entries of a sparse matrix [N, L]; what is stored twice counts once."""
+        """Return the non-zero entries of a sparse matrix [N, L], each once."""
         return cls(*pairs_of(matrix), instances=matrix.shape[0])
 
     def restrict(self, members: NDArray[np.bool_]) -> tuple[TruePairs, NDArray[np.bool_]]:
-        """The pairs whose label is a member (bool [L]), and which pairs these are, bool [P].
+        """Return the pairs whose label is a member (bool [L]), and a mask of these pairs, bool [P].
 
         The number of test rows stays. Raises DataError when a pair's label is outside the group's labels.
         """
@@ -68,7 +68,7 @@ class Hits(NamedTuple):
 
 
 def true_ranks(predicted: NDArray[np.int32], pairs: TruePairs, removed: csr_matrix | None = None) -> NDArray[np.uint8]:
-    """The rank of every true pair among its row's predictions, uint8 [P]: 1 to 100, 0 where it is not among them.
+    """Return the rank of every true pair among its row's predictions, uint8 [P]: 1 to 100, 0 if it is not among them.
 
     ``predicted`` [N, k] are label ids, best first, -1 where there is none. The filter ``removed`` [N, L] is applied
     before the cut at 100. Raises MethodError when the predictions are of another number of rows, DataError when the
@@ -87,7 +87,7 @@ def true_ranks(predicted: NDArray[np.int32], pairs: TruePairs, removed: csr_matr
 
 
 def longest_filter(removed: csr_matrix | None) -> int:
-    """The most pairs that the filter [N, L] holds for one row: how many more predictions must be fetched."""
+    """Return the most pairs of a row in the filter [N, L]: the number of additional predictions that are needed."""
     if removed is None or not removed.shape[0]:
         return 0
     rows, _ = pairs_of(removed)
@@ -95,7 +95,7 @@ def longest_filter(removed: csr_matrix | None) -> int:
 
 
 def remove_filtered(indices: NDArray[np.int32], removed: csr_matrix | None, depth: int = DEPTH) -> NDArray[np.int32]:
-    """Predictions without those that the filter names, int32 [N, depth].
+    """Remove the pairs of a filter from predictions; returns int32 [N, depth].
 
     ``indices`` [N, k] are label ids, best first, -1 where there is none; ``removed`` [N, L] holds the filter's pairs,
     None for no filter. The order stays, gaps close, missing places are -1. Raises DataError when the filter is for
@@ -126,7 +126,7 @@ def remove_filtered(indices: NDArray[np.int32], removed: csr_matrix | None, dept
 
 
 def _fit(indices: NDArray[np.int32], depth: int) -> NDArray[np.int32]:
-    """A copy cut or padded to ``depth`` columns."""
+    """Return a copy, cut or padded to ``depth`` columns."""
     kept = np.full((len(indices), depth), -1, np.int32)
     width = min(depth, indices.shape[1])
     kept[:, :width] = indices[:, :width]
@@ -134,10 +134,10 @@ def _fit(indices: NDArray[np.int32], depth: int) -> NDArray[np.int32]:
 
 
 def pairs_of(matrix: csr_matrix) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows and labels, int64 [pairs] each, of the non-zero entries of a sparse matrix, each once, row by row."""
+    """Return rows and labels, int64 [pairs] each, of the non-zero entries of a sparse matrix, each once, row by row."""
     matrix = matrix.tocsr()
     if not matrix.has_canonical_format or not np.all(matrix.data):
-        matrix = matrix.copy()  # what was handed in stays as it is
+        matrix = matrix.copy()  # the argument is not changed
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
@@ -168,7 +168,7 @@ def find(predicted: NDArray[np.int32], rows: NDArray[np.int64], labels: NDArray[
 def top_sums(
     rows: NDArray[np.int64], values: NDArray[np.float64], instances: int, depths: list[int]
 ) -> dict[int, NDArray[np.float64]]:
-    """The sum of the k largest values of each row, float64 [instances], for every k in ``depths``.
+    """Return the sum of the k largest values of each row, float64 [instances], for every k in ``depths``.
 
     ``rows`` [pairs] never falls; ``values`` [pairs] are the pairs' values. Of a row with fewer than k all are summed.
     """

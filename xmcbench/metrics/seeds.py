@@ -1,4 +1,4 @@
-"""Seeds: what several runs of a method say about the method.
+"""Seeds: conclusions about a method from several runs.
 
 A run's value moves with its seed and with the draw of the test rows, and a comparison of methods must count both. The
 score of row i in the run of seed s is taken as
@@ -47,14 +47,14 @@ class _Runs(NamedTuple):
 
 
 def vary(runs: NDArray[np.float64]) -> bool:
-    """Whether the runs [n, rows] of a side differ in any row."""
+    """Return whether the runs [n, rows] of a side differ in any row."""
     return bool((np.abs(runs - runs[0]) > _ROUNDING).any())
 
 
 def verdict(
     first: NDArray[np.float64], second: NDArray[np.float64], weight: NDArray[np.float64], matched: bool
 ) -> Verdict:
-    """The verdict on the difference of two methods, first minus second, from several runs of one or both.
+    """Return the verdict on the difference of two methods, first minus second, from several runs of one or both.
 
     ``first`` [n, rows] and ``second`` [m, rows] are scores whose mean over the rows is the value of a run, float64;
     ``weight`` [rows], of mean 1, is what the value is a ratio to: ones, but for PSP. ``matched`` runs are compared seed
@@ -80,7 +80,7 @@ def verdict(
     by_row = first.mean(axis=0) - second.mean(axis=0)
     rows = len(by_row)
     delta = float(by_row.mean())
-    sides = [_runs(each, weight) for each in ([first - second] if matched else [first, second]) if vary(each)]
+    sides = sides_of(first, second, weight, matched)
     both = sum(side.both / side.number for side in sides)
     of_seeds = sum(side.between / side.number for side in sides)
     if of_seeds <= _ROUNDING**2:
@@ -96,6 +96,13 @@ def verdict(
     return Verdict(delta - half, delta + half, error.tail(abs(delta)))
 
 
+def sides_of(
+    first: NDArray[np.float64], second: NDArray[np.float64], weight: NDArray[np.float64], matched: bool
+) -> list[_Runs]:
+    """Return the sides whose runs vary; matched runs are one side."""
+    return [_runs(side, weight) for side in ([first - second] if matched else [first, second]) if vary(side)]
+
+
 def _runs(runs: NDArray[np.float64], weight: NDArray[np.float64]) -> _Runs:
     number, rows = runs.shape
     values = runs.mean(axis=1)
@@ -105,7 +112,7 @@ def _runs(runs: NDArray[np.float64], weight: NDArray[np.float64]) -> _Runs:
 
 
 def half_width(values: Sequence[float], half_widths: Sequence[float]) -> float:
-    """The half-width of a 95% interval over seeds and test rows of the mean of the runs' values.
+    """Return the half-width of a 95% interval over seeds and test rows of the mean of the runs' values.
 
     ``values`` are those of the runs, ``half_widths`` those of their intervals over test rows, all in one unit. The
     variance of rows is (mean half-width / 1.96)^2, that of seeds the variance of the values / runs, and the half-width
@@ -121,7 +128,7 @@ def half_width(values: Sequence[float], half_widths: Sequence[float]) -> float:
 
 
 def _tanh_sinh() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Points in (0, 1), dense toward both ends: those from 0, what is left to 1, and their weights in an integral."""
+    """Return points in (0, 1), dense toward both ends, their distances to 1, and their weights in an integral."""
     step = 0.05
     places = step * np.arange(-70, 71)
     odds = np.exp(np.pi * np.sinh(places))
@@ -162,13 +169,13 @@ class BehrensFisher:
         self._farthest = 2 * float(stdtrit(min(degrees, other_degrees), 0.975)) * (variance**0.5 + other_variance**0.5)
 
     def tail(self, distance: float) -> float:
-        """The probability that the error is at least ``distance`` away from 0, to either side."""
+        """Return the probability that the error is at least ``distance`` away from 0, to either side."""
         from scipy.special import stdtr
 
         return float(2 * (WEIGHTS * stdtr(self._degrees, -distance / self._scale)).sum())
 
     def critical(self) -> float:
-        """The distance that the error reaches in 5% of cases: half the width of a 95% interval."""
+        """Return the distance that the error reaches in 5% of cases: half the width of a 95% interval."""
         from scipy.optimize import brentq
 
         return float(brentq(lambda distance: self.tail(distance) - LEVEL, 0, self._farthest, rtol=1e-12))
