@@ -115,12 +115,12 @@ def test_the_correction_has_the_right_sign(monkeypatch):
 
 def test_every_step_of_the_correction():
     """Without bias and skewness the levels stay. Either shifts both up, the acceleration more so the upper one."""
-    levels = [bootstrap._corrected(level, 0.0, 0.0) for level in (0.025, 0.975)]
+    levels = [bootstrap._correct(level, 0.0, 0.0) for level in (0.025, 0.975)]
     assert levels == pytest.approx([0.025, 0.975], abs=1e-12)
-    assert bootstrap._corrected(0.025, 0.1, 0.0) == pytest.approx(norm.cdf(0.2 + norm.ppf(0.025)))
-    assert bootstrap._corrected(0.975, 0.0, 0.1) == pytest.approx(norm.cdf(norm.ppf(0.975) / (1 - 0.195996398)))
+    assert bootstrap._correct(0.025, 0.1, 0.0) == pytest.approx(norm.cdf(0.2 + norm.ppf(0.025)))
+    assert bootstrap._correct(0.975, 0.0, 0.1) == pytest.approx(norm.cdf(norm.ppf(0.975) / (1 - 0.195996398)))
     # The largest bias of 1,000 samples with the largest acceleration there is.
-    assert bootstrap._corrected(0.975, 3.2905, 1 / 6) == pytest.approx(1.0)
+    assert bootstrap._correct(0.975, 3.2905, 1 / 6) == pytest.approx(1.0)
 
 
 def test_numbers_do_not_depend_on_what_else_is_asked_for(scores):
@@ -192,7 +192,7 @@ def test_the_size_of_a_block_changes_nothing(monkeypatch):
 def test_draws_are_kept_for_the_next_values_of_as_many_rows(monkeypatch):
     monkeypatch.setattr(bootstrap, "_kept", OrderedDict())
     drawn = []
-    fresh = bootstrap._drawn
+    fresh = bootstrap._draw
     monkeypatch.setattr(bootstrap, "_drawn", lambda *what: drawn.append(what[:2]) or fresh(*what))
     values = {rows: np.linspace(0, 1, rows) ** 2 for rows in (20, 30)}
 
@@ -219,9 +219,9 @@ def test_draws_are_kept_for_the_next_values_of_as_many_rows(monkeypatch):
 
 def test_blocks_of_draws_do_not_matter(monkeypatch):
     values = {"P@1": np.linspace(0, 1, 40) ** 2}
-    whole = bootstrap._resampled(np.column_stack([values["P@1"]]), 5)
+    whole = bootstrap._resample(np.column_stack([values["P@1"]]), 5)
     for block, kept in ((40 * 7, 160_000_000), (40 * 7, 0)):
         monkeypatch.setattr(bootstrap, "_kept", OrderedDict())
         monkeypatch.setattr(bootstrap, "_BLOCK", block)
         monkeypatch.setattr(bootstrap, "_KEPT", kept)
-        np.testing.assert_allclose(bootstrap._resampled(np.column_stack([values["P@1"]]), 5), whole, rtol=1e-14)
+        np.testing.assert_allclose(bootstrap._resample(np.column_stack([values["P@1"]]), 5), whole, rtol=1e-14)

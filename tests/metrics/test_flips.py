@@ -109,7 +109,7 @@ def test_every_sign_flipped_by_chance_is_as_far_from_everything():
     """A drawn flip of all rows, or of none, has no difference in weights; with 15 rows and few flips it is certain."""
     difference, weight = draw(15, 1)
     columns = np.column_stack([difference, weight])
-    sums = np.vstack([columns.sum(axis=0), flips._flipped(columns, 0)[1:40], -columns.sum(axis=0)])
+    sums = np.vstack([columns.sum(axis=0), flips._flip(columns, 0)[1:40], -columns.sum(axis=0)])
     found = flips._verdict(sums[:, 0], sums[:, 1], 1e-12, 1e-12)
     assert np.isfinite(found).all()  # two of 41 are needed, and two are everywhere
     more = np.vstack([sums, columns.sum(axis=0)])
@@ -156,7 +156,7 @@ def test_the_interval_covers_a_difference_as_often_as_promised():
 
 @pytest.mark.parametrize("rows", [15, 31, 32, 33, 64, 65])
 def test_every_row_is_flipped_in_half_of_the_flips(rows):
-    signs = flips._flipped(np.eye(rows), 0)
+    signs = flips._flip(np.eye(rows), 0)
     assert (signs[0] == 1).all()
     assert {*np.unique(signs)} == {-1.0, 1.0}
     assert np.abs((signs < 0).mean(axis=0) - 0.5).max() < 0.03
@@ -165,7 +165,7 @@ def test_every_row_is_flipped_in_half_of_the_flips(rows):
 
 def test_the_size_of_a_block_changes_nothing(monkeypatch):
     columns = np.random.RandomState(0).rand(40, 2)
-    whole = flips._flipped(columns, 3)
+    whole = flips._flip(columns, 3)
     for block in (1, 39, 40, 40 * 999):
         monkeypatch.setattr(flips, "_BLOCK", block)
-        assert flips._flipped(columns, 3) == pytest.approx(whole, rel=1e-12)
+        assert flips._flip(columns, 3) == pytest.approx(whole, rel=1e-12)

@@ -1,4 +1,4 @@
-"""What the harness knows of a method without running its code: what its class declares."""
+"""The description of a method by the attributes of its class, without running its code."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from xmcbench.errors import PluginError, Unavailable, UsageError
 from xmcbench.method import Method, Supervision
 from xmcbench.parameters import Parameter, Scalar
 
-#: The preset that is taken where nothing else is asked for and the method has it: a few minutes on two cores.
+#: The default preset of a method that has it: a few minutes on two cores.
 DEFAULT_PRESET = "quick"
 
 Values = dict[str, Scalar]
+#: Attributes of a class that its description has unchanged.
+_ATTRIBUTES = ("title", "supervision", "deterministic", "packages", "described", "choices", "needs", "environment")
 
 
 class Description(Struct, frozen=True, kw_only=True):
@@ -51,19 +53,10 @@ class Description(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, method: type[Method]) -> Description:
-        """The description of a class. Raises PluginError where an attribute is not what the contract says."""
+        """Return the description of a class. Raises PluginError where an attribute breaks the contract."""
         said: dict[str, Any] = {
             name: dict(value) if isinstance(value, Mapping) else value
-            for name in (
-                "title",
-                "supervision",
-                "deterministic",
-                "packages",
-                "described",
-                "choices",
-                "needs",
-                "environment",
-            )
+            for name in _ATTRIBUTES
             for value in [getattr(method, name)]
         }
         for name in ("presets", "ablation"):
@@ -87,7 +80,7 @@ class Description(Struct, frozen=True, kw_only=True):
             raise PluginError(f"{method.__name__} breaks the contract: {error}") from error
 
     def resolve(self, name: str, given: Mapping[str, object]) -> Values:
-        """Every hyperparameter with its value, as ``xmcbench.parameters.resolve``; name: what the method is called."""
+        """Return every hyperparameter with its value, as ``xmcbench.parameters.resolve``; name: of the method."""
         return parameters.resolve(self.parameters, name, given)
 
     @property
@@ -102,12 +95,12 @@ class Description(Struct, frozen=True, kw_only=True):
 
 
 def class_path(cls: type) -> str:
-    """Module and name of a class, as an entry point has them."""
+    """Return module and name of a class, as an entry point has them."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def contract_problem(method: object) -> str:
-    """Why this object is not a valid method; empty if it is."""
+    """Return why this object is not a valid method; empty if it is."""
     if not inspect.isclass(method) or not issubclass(method, Method):
         return f"{method!r} is not a subclass of xmcbench.Method"
     for name in ("fit", "predict"):

@@ -1,4 +1,4 @@
-"""Finding methods: entry points of the group ``xmcbench.methods`` and plug-in files.
+"""Registry of methods: entry points of the group ``xmcbench.methods`` and plug-in files.
 
 A run knows a method by its description. The process of a cell imports the class; only the methods that ship with
 xmcbench are also imported here, to describe them. Another process describes plug-ins (``xmcbench.plugins.inspection``).
@@ -21,7 +21,7 @@ from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method
 from xmcbench.plugins.description import DEFAULT_PRESET, Description, Values
 from xmcbench.plugins.inspection import TIME_LIMIT_S, About, Answer, Inspected, Inspection, Plugin, Question
-from xmcbench.plugins.loading import check_file, check_imported, distribution_of, from_point, origin_of, points
+from xmcbench.plugins.loading import check_file, check_not_importing, distribution_of, from_point, origin_of, points
 from xmcbench.records import Cell, Standing
 from xmcbench.records.equivalence import Equivalence, read_equivalence
 from xmcbench.storage.canonical import canonical_json
@@ -150,7 +150,7 @@ class Registry:
         time_limit_s: for a plug-in to be imported and to answer, at most a minute. Raises UsageError for a missing
         file, when two others claim one name, and while a plug-in file is being imported.
         """
-        check_imported()
+        check_not_importing()
         self.notes: list[str] = []
         self._limit_s = min(time_limit_s or TIME_LIMIT_S, TIME_LIMIT_S)
         self._sources = Sources()
