@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench ablation``."""
+    """Add the arguments of ``xmcbench ablation``."""
     what = parser.add_argument_group("what is compared")
     flags.add_dataset(what)
     what.add_argument("--method", metavar="NAME", help="default: the only method that defines an ablation")

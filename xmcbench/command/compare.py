@@ -21,7 +21,7 @@ from xmcbench.command import flags, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench compare``."""
+    """Add the arguments of ``xmcbench compare``."""
     flags.add_rows(parser)
     parser.add_argument("--force", action="store_true", help="compare across datasets or filters, without a test")
     flags.add_plugin(parser)

@@ -15,7 +15,7 @@ from xmcbench.errors import UsageError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench curve``."""
+    """Add the arguments of ``xmcbench curve``."""
     what = parser.add_argument_group("what is compared")
     flags.add_dataset(what)
     what.add_argument("--methods", type=flags.texts, required=True, metavar="A,B", help="NAME or NAME:PRESET")

@@ -20,7 +20,7 @@ from xmcbench.command import flags, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench explain``."""
+    """Add the arguments of ``xmcbench explain``."""
     flags.add_rows(parser)
     flags.add_metric(parser)
     parser.add_argument(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench export``."""
+    """Add the arguments of ``xmcbench export``."""
     verbs = parser.add_subparsers(dest="action", metavar="WHAT", required=True)
     records = verbs.add_parser("records", help="records, as Parquet or CSV")
     records.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
@@ -38,9 +38,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     flags.add_choice(ranked)
     qrels = verbs.add_parser("qrels", help="the test pairs of a dataset, as trec_eval reads them")
     flags.add_dataset(qrels, several=False)
-    for each in (records, ranked, qrels):
-        each.add_argument("--out", type=Path, required=True, metavar="FILE", help="file to write")
-        each.add_argument("--force", action="store_true", help="replace FILE")
+    for verb in (records, ranked, qrels):
+        verb.add_argument("--out", type=Path, required=True, metavar="FILE", help="file to write")
+        verb.add_argument("--force", action="store_true", help="replace FILE")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -76,7 +76,7 @@ def _mlflow(arguments: argparse.Namespace) -> int:
 
 
 def _read(runs: Path) -> tuple[Store, list[Record]]:
-    """The records of a runs folder; UsageError if there are none."""
+    """Return the records of a runs folder. Raises UsageError if there are none."""
     from xmcbench.errors import UsageError
     from xmcbench.records import Store
     from xmcbench.records.store import NO_RUNS

@@ -7,10 +7,10 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
-#: What says which row is meant, for help texts.
+#: Help texts for a row.
 ROW = "a row: NAME, NAME:VARIANT, the beginning of a record's key, or a record's file"
 OTHER_ROW = "another row, named in the same way"
-#: The defaults of the flags for limits and for where a cell computes: a flag that has another value was given.
+#: The defaults of the flags for limits and devices: a flag with another value was given.
 LIMITS: dict[str, object] = {"time_limit": 86400, "memory_limit": None}
 DEVICE: dict[str, object] = {"device": "auto", "processes": 1}
 
@@ -62,7 +62,7 @@ def limit(text: str) -> float | None:
 
 
 def add_dataset(group: Any, several: bool = True) -> None:
-    """The flag for the dataset, for an argument group. several: whether the command takes a list."""
+    """Add flags for the dataset. several: whether the command takes a list."""
     what = "names (see `ls datasets`), or folders, files or hf:OWNER/NAME in any layout of `ls layouts`"
     one = "a name (see `ls datasets`), or a folder, file or hf:OWNER/NAME in any layout of `ls layouts`"
     group.add_argument(
@@ -74,7 +74,7 @@ def add_dataset(group: Any, several: bool = True) -> None:
 
 
 def add_columns(group: Any) -> None:
-    """The flag for the columns of tables, for a parser or an argument group."""
+    """Add flags for the columns of tables."""
     group.add_argument(
         "--columns",
         metavar="ROLE=COLUMN[,..]",
@@ -83,7 +83,7 @@ def add_columns(group: Any) -> None:
 
 
 def add_setting(group: Any, several: bool = True, **options: Any) -> None:
-    """The flags for the setting, for an argument group.
+    """Add flags for the setting.
 
     several: whether the command takes lists. options: of --setting itself.
     """
@@ -101,7 +101,7 @@ def add_method_names(group: Any, help_text: str) -> None:
 
 
 def add_methods(group: Any, several: bool = True) -> None:
-    """The flags for parameters, seeds and plug-ins, for an argument group. several: whether it takes lists."""
+    """Add flags for parameters, seeds and plug-ins. several: whether it takes lists."""
     group.add_argument(
         "--preset", metavar="P", help="paper, reference, quick, ... (default: quick if the method has it)"
     )
@@ -111,7 +111,7 @@ def add_methods(group: Any, several: bool = True) -> None:
 
 
 def add_plugin(group: Any) -> None:
-    """The flag for methods that are not installed, for a parser or an argument group."""
+    """Add flags for methods that are not installed."""
     group.add_argument(
         "--plugin",
         action="append",
@@ -123,7 +123,7 @@ def add_plugin(group: Any) -> None:
 
 
 def add_execution(group: Any) -> None:
-    """The flags for the runs folder and what a cell may take, for an argument group."""
+    """Add flags for the runs folder and what a cell may take."""
     group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     add_limits(group)
     add_device(group)
@@ -149,7 +149,7 @@ def add_execution(group: Any) -> None:
 
 
 def add_device(group: Any) -> None:
-    """The flags for where a cell computes, for an argument group."""
+    """Add flags for where a cell computes."""
     group.add_argument(
         "--device",
         choices=("auto", "cpu", "cuda"),
@@ -166,7 +166,7 @@ def add_device(group: Any) -> None:
 
 
 def add_set(group: Any, several: bool = True) -> None:
-    """The flag for parameters, for an argument group. several: whether a parameter can have several values."""
+    """Add flags for parameters. several: whether a parameter can have several values."""
     rows = ", and several values of one parameter give one row each" if several else ""
     group.add_argument(
         "--set",
@@ -178,7 +178,7 @@ def add_set(group: Any, several: bool = True) -> None:
 
 
 def add_limits(group: Any, default_s: object = LIMITS["time_limit"], whose: str = "each cell") -> None:
-    """The flags for what a cell may take, for an argument group. whose: what the limits are for."""
+    """Add flags for what a cell may take. whose: what the limits are for."""
     group.add_argument(
         "--time-limit",
         type=limit,
@@ -190,7 +190,7 @@ def add_limits(group: Any, default_s: object = LIMITS["time_limit"], whose: str 
 
 
 def add_config(group: Any) -> None:
-    """The flag for a settings file, for an argument group."""
+    """Add flags for a settings file."""
     group.add_argument(
         "--config",
         metavar="FILE.toml",
@@ -199,12 +199,12 @@ def add_config(group: Any) -> None:
 
 
 def add_dry_run(group: Any) -> None:
-    """The flag that only shows the plan, for an argument group."""
+    """Add the flag that only shows the plan."""
     group.add_argument("--dry-run", action="store_true", help="show what would run, and do nothing")
 
 
 def add_filter(group: Any) -> None:
-    """The flag for the filter, for an argument group."""
+    """Add flags for the filter."""
     group.add_argument(
         "--filter",
         choices=("none", "self", "file"),
@@ -213,20 +213,20 @@ def add_filter(group: Any) -> None:
 
 
 def add_metric(group: Any, default: str = "P@1", metavar: str = "M", **options: Any) -> None:
-    """The flag for metrics, for a parser or an argument group."""
+    """Add flags for metrics."""
     known = "P@1, 3, 5; R@1, 3, 5, 10, 100; nDCG@1, 3, 5; or PSP@1, 3, 5"
     group.add_argument("--metric", default=default, metavar=metavar, help=f"{known} (default: {default})", **options)
 
 
 def add_rows(group: Any) -> None:
-    """Two rows, and the flags that choose among their results, for a parser."""
+    """Add two rows, and the flags that choose among their results."""
     group.add_argument("first", metavar="A", help=ROW)
     group.add_argument("second", metavar="B", help=OTHER_ROW)
     add_choice(group)
 
 
 def add_choice(group: Any) -> None:
-    """The flags that choose among the results of a row, for a parser."""
+    """Add the flags that choose among the results of a row."""
     group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     group.add_argument("--dataset", metavar="NAME|PLACE", help="default: the one that has results")
     add_columns(group)
@@ -238,7 +238,7 @@ def add_choice(group: Any) -> None:
 
 
 def add_shown(group: Any) -> None:
-    """The flags for filter and form of what is printed, for an argument group."""
+    """Add flags for filter and form of what is printed."""
     add_filter(group)
     group.add_argument("--json", action="store_true", help="one JSON document on stdout")
 

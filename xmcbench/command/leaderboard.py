@@ -30,7 +30,7 @@ BOARD = Path("leaderboards")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench leaderboard``."""
+    """Add the arguments of ``xmcbench leaderboard``."""
     parser.add_argument(
         "action", nargs="?", choices=("add",), metavar="add", help="add records instead of writing pages"
     )
@@ -156,7 +156,7 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
 
     limits, failed = request.limits(arguments), 0
     datasets = request.places_by_name(arguments)
-    for record in [each for each in store.records() if each.ok and standing.stale(each)]:
+    for record in [record for record in store.records() if record.ok and standing.stale(record)]:
         name = record.cell.dataset
         try:
             planned = plan_again(record, datasets.get(name, name), registry, store, refresh=True)
@@ -185,7 +185,7 @@ def _with_current_figures(
     from xmcbench.runner.rescoring import can_rank_again, is_outdated, up_to_date
     from xmcbench.runner.scorer import Scorer
 
-    cards = {each.name: each.card for each in known_datasets() if each.card}
+    cards = {dataset.name: dataset.card for dataset in known_datasets() if dataset.card}
     cards |= {name: load_dataset(place).card for name, place in places.items()}
     records, outdated = [], []
     with Scorer() as scorer:
@@ -233,9 +233,10 @@ def _add(arguments: argparse.Namespace) -> int:
             said = str(error) if str(path) in str(error) else f"{path}: {error}"
             print(f"xmcbench: refused: {said}", file=sys.stderr)
         if arguments.check:
-            for each in found.accepted:
-                print(f"{'already there' if each.there else 'would be added'}: {board.record_path(each.record.cell)}")
+            for accepted in found.accepted:
+                said = "already there" if accepted.there else "would be added"
+                print(f"{said}: {board.record_path(accepted.record.cell)}")
         else:
-            for each, place in zip(found.accepted, admission.add(found.accepted, board, scorer), strict=True):
-                print(f"{'already there' if each.there else 'added'}: {place}")
+            for accepted, place in zip(found.accepted, admission.add(found.accepted, board, scorer), strict=True):
+                print(f"{'already there' if accepted.there else 'added'}: {place}")
     return max(report.warn_left_out(board), int(bool(found.refused)))

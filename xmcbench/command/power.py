@@ -16,7 +16,7 @@ from xmcbench.command import flags, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench power``."""
+    """Add the arguments of ``xmcbench power``."""
     parser.add_argument("first", nargs="?", metavar="A", help=f"{flags.ROW} (default: all pairs of rows)")
     parser.add_argument("second", nargs="?", metavar="B", help=flags.OTHER_ROW)
     parser.add_argument("--detect", type=float, required=True, metavar="POINTS", help="the difference, in points")

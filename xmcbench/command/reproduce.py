@@ -1,4 +1,4 @@
-"""Run a recorded cell again, and say whether its figures agree.
+"""Run a recorded cell again, and compare its figures.
 
 KEY is the first letters of a record's key, as on its page. On the same class of machine no figure may change by more
 than 0.05 points. On another class, no metric may differ significantly: from the recorded seeds if there are several,
@@ -18,7 +18,7 @@ from xmcbench.command.leaderboard import BOARD
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench reproduce``."""
+    """Add the arguments of ``xmcbench reproduce``."""
     parser.add_argument("key", metavar="KEY", help="the beginning of a record's key")
     parser.add_argument(
         "--runs", type=Path, metavar="DIR", help="default: ./leaderboards if there are records in it, otherwise ./runs"

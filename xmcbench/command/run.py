@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench run``."""
+    """Add the arguments of ``xmcbench run``."""
     what = parser.add_argument_group("what is compared")
     flags.add_dataset(what)
     flags.add_setting(what, required=True, help="zero-shot, few-shot or all pairs")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench score``."""
+    """Add the arguments of ``xmcbench score``."""
     parser.add_argument("--dataset", metavar="NAME|PLACE", help="dataset whose test pairs are the ground truth")
     flags.add_columns(parser)
     parser.add_argument(

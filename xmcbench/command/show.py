@@ -16,7 +16,7 @@ from xmcbench.command import flags, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench show``."""
+    """Add the arguments of ``xmcbench show``."""
     parser.add_argument("method", metavar="METHOD", help=flags.ROW)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--instance", metavar="UID", help="a test instance of the dataset")

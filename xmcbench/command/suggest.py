@@ -25,7 +25,7 @@ _HEADER = ("uid", "rank", "score", "label_uid", "label")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench suggest``."""
+    """Add the arguments of ``xmcbench suggest``."""
     what = parser.add_argument_group("what is suggested")
     flags.add_dataset(what, several=False)
     what.add_argument("--method", type=flags.texts, required=True, metavar="M", help="name, with :PRESET if needed")
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_out(out: Path, place: str) -> None:
-    """Raise UsageError for a file that would be read as a part of the dataset from then on."""
+    """Raise UsageError for a file that would later be read as a part of the dataset."""
     from xmcbench.data.sources.finding import place_of
     from xmcbench.data.sources.tables import PARTS
 
@@ -113,7 +113,7 @@ def _check_out(out: Path, place: str) -> None:
 
 
 def _has_predictions(record: Record, store: Store) -> bool:
-    """Whether they are there, and those of the record: `xmcbench clean` removes predictions, and the result stays."""
+    """Return whether the predictions of a record are there: `xmcbench clean` removes them, but not the record."""
     from xmcbench.analysis.rankings import load_stored
 
     try:
@@ -124,29 +124,29 @@ def _has_predictions(record: Record, store: Store) -> bool:
 
 
 def _check_uids(dataset: Dataset) -> None:
-    """Note the uids that are not written as they are, since they would act in a terminal or a spreadsheet.
+    """Print a note on uids that would act in a terminal or a spreadsheet, so that they are changed in the file.
 
     Raises DataError for a uid that the file cannot hold.
     """
     changed = []
-    for what, texts in (("document", dataset.test), ("label", dataset.labels)):
+    for noun, texts in (("document", dataset.test), ("label", dataset.labels)):
         for uid in texts.uids:
-            if any(each in uid for each in "\t\r\n"):
+            if any(sign in uid for sign in "\t\r\n"):
                 raise DataError(
-                    f"the uid {uid[:60]!r} of a {what} has a tab or a line break, which a TSV file cannot hold",
+                    f"the uid {uid[:60]!r} of a {noun} has a tab or a line break, which a TSV file cannot hold",
                     "change the uid; in a table without labels.csv, it is the text of the label",
                 )
             if tsv(uid) != uid:
                 changed.append(uid)
     if changed:
-        what = "uids that would act in a terminal or a spreadsheet are changed in the file"
-        print(f"xmcbench: note: {what}: {len(changed):,}, such as {changed[0][:60]!r}", file=sys.stderr)
+        note = "uids that would act in a terminal or a spreadsheet are changed in the file"
+        print(f"xmcbench: note: {note}: {len(changed):,}, such as {changed[0][:60]!r}", file=sys.stderr)
 
 
 def write(path: Path, dataset: Dataset, predictions: TopK, k: int) -> int:
-    """Write a line for each suggested label; returns the number of documents without one.
+    """Write a line for each suggested label, inert in terminals and spreadsheets.
 
-    The text of a label is one line. What would act in a terminal or a spreadsheet is made inert.
+    Returns the number of documents without a suggestion.
     """
     from xmcbench.data.sources.writing import one_line
     from xmcbench.storage.atomic import atomic_file
