@@ -66,14 +66,14 @@ class Comparison:
         """Return a pandas DataFrame with one row per metric, as fractions."""
         import pandas as pd
 
-        lines = [{"metric": name, **each} for name, each in self.as_json()["metrics"].items()]
+        lines = [{"metric": name, **figures} for name, figures in self.as_json()["metrics"].items()]
         return pd.DataFrame(lines).set_index("metric")
 
     def as_json(self) -> dict[str, Any]:
         """Return everything as JSON values; null for a test that was not made."""
         metrics = {
-            name: {**_finite(each._asdict()), "p_holm": self.adjusted.get(name)}
-            for name, each in self.differences.items()
+            name: {**_finite(difference._asdict()), "p_holm": self.adjusted.get(name)}
+            for name, difference in self.differences.items()
         }
         return {
             "first": self.first.keys,
@@ -114,7 +114,7 @@ class Comparison:
 
     def _verdict(self) -> str:
         are_few = self.instances < FEW_ROWS
-        over_seeds = any(each.over_seeds for each in self.differences.values())
+        over_seeds = any(difference.over_seeds for difference in self.differences.values())
         over_rows = "test over instances" if are_few else "randomization test over instances"
         test = "test over instances and seeds" if over_seeds else over_rows
         found = [name for name, p in self.adjusted.items() if p < LEVEL]
@@ -129,7 +129,7 @@ class Comparison:
                 f"With fewer than {FEW_ROWS} instances, the test allows for gains that are rarer than those seen here, "
                 "so that small differences are not shown."
             )
-        if any(each.about_runs for each in self.differences.values()):
+        if any(difference.about_runs for difference in self.differences.values()):
             lines.append(
                 "The verdict is about these runs, not about the methods: a row has a single run, and another seed "
                 "would change its results. To compare the methods, use several seeds on each side (--seed 0,1,2), and "
@@ -176,7 +176,7 @@ def compare(
         filter_name,
         instances,
         differences,
-        {} if unpaired else holm({name: each.p for name, each in differences.items()}),
+        {} if unpaired else holm({name: difference.p for name, difference in differences.items()}),
         unpaired,
         dict(_apart(one.records, other.records)),
         (judged.problems(one.records), judged.problems(other.records)),
@@ -233,7 +233,9 @@ def describe_row(letter: str, row: Selected, problems: Sequence[str]) -> str:
 
 
 def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: None if isinstance(each, float) and math.isnan(each) else each for name, each in values.items()}
+    return {
+        name: None if isinstance(figure, float) and math.isnan(figure) else figure for name, figure in values.items()
+    }
 
 
 def _apart(first: Sequence[Record], second: Sequence[Record]) -> Iterator[tuple[str, tuple[object, object]]]:
@@ -255,7 +257,7 @@ def _format(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_format(each)}" for name, each in value.items())
+        return ", ".join(f"{name} {_format(part)}" for name, part in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(map(_format, value)) or "none"
     text = str(value)

@@ -18,7 +18,7 @@ from msgspec import Struct
 from xmcbench import parameters
 from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.environment import Compute
-from xmcbench.errors import MethodError, Unavailable, XmcbenchError, told
+from xmcbench.errors import MethodError, Unavailable, XmcbenchError, summarize
 from xmcbench.method import Method
 from xmcbench.plugins import hub
 from xmcbench.plugins.description import DEFAULT_PRESET
@@ -148,7 +148,7 @@ def _findings(request: CheckRequest) -> Iterator[Finding]:
         if request.plugin:
             import_file(Path(request.plugin))
         cls = load(request.name)
-        known = parameters.declared(cls)
+        known = parameters.list_parameters(cls)
         preset = cls.presets.get(DEFAULT_PRESET, {}) if request.preset is None else cls.presets[request.preset]
         given = parameters.resolve(known, request.name, preset)
         values = parameters.resolve(known, request.name, {**given, **request.parameters})
@@ -174,7 +174,7 @@ def _make_finding(name: str, run: Callable[[], object], method: type[Method] | N
         return Finding(name, "failed", str(error))
     except BaseException as error:  # a method can raise anything, even SystemExit; the other checks go on
         place = line_of(error, inspect.getfile(method)) if method else ""
-        return Finding(name, "failed", f"{told(error)}{place}")
+        return Finding(name, "failed", f"{summarize(error)}{place}")
     return Finding(name, "ok")
 
 
@@ -233,7 +233,7 @@ def _corpus() -> tuple[Texts, Texts, csr_matrix]:
 
 
 def _check_declarations(cls: type[Method]) -> None:
-    if problems := parameters.undeclared(cls, Method):
+    if problems := parameters.find_undeclared(cls, Method):
         raise MethodError("; ".join(problems))
 
 

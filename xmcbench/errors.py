@@ -108,7 +108,7 @@ def of_kind(kind: str, message: str, hint: str) -> XmcbenchError:
     return _make(found, message, hint)
 
 
-def told(error: BaseException) -> str:
+def summarize(error: BaseException) -> str:
     """Return an error of any class in one line: its class and its message."""
     try:
         message = str(error)

@@ -92,7 +92,7 @@ class Method:
 
     def __init__(self, **values: object) -> None:
         """Set hyperparameters by name; the others keep their defaults. Raises UnknownName and UsageError."""
-        known = parameters.declared(type(self))
+        known = parameters.list_parameters(type(self))
         for name, value in parameters.resolve(known, type(self).__name__, values).items():
             setattr(self, name, value)
         self._pretrained: dict[str, np.ndarray] = {}
@@ -103,7 +103,7 @@ class Method:
 
     def parameters(self) -> dict[str, object]:
         """Return every hyperparameter with its value."""
-        return {name: getattr(self, name) for name in parameters.declared(type(self))}
+        return {name: getattr(self, name) for name in parameters.list_parameters(type(self))}
 
     @property
     def seed(self) -> int:
@@ -170,7 +170,7 @@ class Method:
         earlier one. Unless a class overrides this, every text parameter counts that names a file or a folder that
         exists, and is neither the default nor one of several choices.
         """
-        named = parameters.naming_files(parameters.declared(type(self)), self.parameters())
+        named = parameters.select_files(parameters.list_parameters(type(self)), self.parameters())
         return {name: Path(value) for name, value in named.items()}
 
     def uses(self) -> tuple[str, ...]:

@@ -134,13 +134,13 @@ class Parameter(Struct, frozen=True):
         return self.check(value, owner)
 
 
-def declared(cls: type) -> dict[str, Parameter]:
+def list_parameters(cls: type) -> dict[str, Parameter]:
     """Return the hyperparameters of a class by name, those of its bases first. Raises PluginError for a wrong type."""
-    return _find_declared(cls)
+    return _find_parameters(cls)
 
 
 @cache  # every annotation is compiled, and a plan asks several times
-def _find_declared(cls: type) -> dict[str, Parameter]:
+def _find_parameters(cls: type) -> dict[str, Parameter]:
     return {
         name: _parameter(cls, name, hint)
         for name, hint in _hints(cls).items()
@@ -164,13 +164,13 @@ def _hints(cls: type) -> dict[str, Any]:
     return hints
 
 
-def undeclared(cls: type, base: type) -> list[str]:
+def find_undeclared(cls: type, base: type) -> list[str]:
     """Return a sentence for each attribute that looks like a hyperparameter or a part of the contract and is neither.
 
     base: the class whose attributes are the contract.
     """
     contract = [name for name in vars(base) if not name.startswith("_")]
-    known = {*declared(cls), *contract}
+    known = {*list_parameters(cls), *contract}
     found = []
     for owner in (ancestor for ancestor in cls.__mro__ if issubclass(ancestor, base) and ancestor is not base):
         annotated = inspect.get_annotations(owner)
@@ -249,7 +249,7 @@ def _without_none(hint: Any) -> tuple[Any, bool]:
 def resolve(known: Mapping[str, Parameter], owner: str, given: Mapping[str, object]) -> dict[str, Scalar]:
     """Return every hyperparameter with its value: the default, or the given one; text is parsed.
 
-    known: the hyperparameters of a method by name, as from ``declared``. Raises UnknownName and UsageError.
+    known: the hyperparameters of a method by name, as from ``list_parameters``. Raises UnknownName and UsageError.
     """
     values = {name: parameter.default for name, parameter in known.items()}
     for name, value in given.items():
@@ -260,7 +260,7 @@ def resolve(known: Mapping[str, Parameter], owner: str, given: Mapping[str, obje
     return values
 
 
-def naming_files(known: Mapping[str, Parameter], values: Mapping[str, object]) -> dict[str, str]:
+def select_files(known: Mapping[str, Parameter], values: Mapping[str, object]) -> dict[str, str]:
     """Return the text parameters that name a file or folder that exists, other than defaults and choices."""
     return {
         name: value

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from xmcbench.analysis.reproduction import compared, farthest, one_more
+from xmcbench.analysis.reproduction import compare_records, farthest, one_more
 from xmcbench.metrics import METRICS
 from xmcbench.records import Ranks, Store
 from xmcbench.runner.rescoring import evaluations
@@ -180,7 +180,7 @@ def test_what_a_gpu_made_a_cpu_of_its_machine_need_not_repeat_to_the_digit(runs,
     store = Store(runs)
     (before,) = store.records()
     measured = msgspec.structs.replace(before.measured, peak_gpu_memory_bytes=2**30 if gpu else None)
-    found = compared(msgspec.structs.replace(before, measured=measured), store, after, fresh)
+    found = compare_records(msgspec.structs.replace(before, measured=measured), store, after, fresh)
     assert (found.same_class, found.agrees) == (not gpu, gpu)
 
 
@@ -202,7 +202,7 @@ def test_other_propensity_constants_change_nothing_that_is_compared(runs, ranks)
     assert before.metrics[name].values["PSP@1"] != after.metrics[name].values["PSP@1"]
     if not ranks:
         before = msgspec.structs.replace(before, ranks=None)
-    found = compared(before, store, after, store)
+    found = compare_records(before, store, after, store)
     assert (found.agrees, found.largest) == (True, 0)
     assert ("PSP@1" in found.changes) == ranks
 
@@ -212,7 +212,7 @@ def test_what_is_equal_on_another_machine_needs_no_ranks(runs):
     hardware = msgspec.structs.replace(record.environment.hardware, processor="another processor")
     environment = msgspec.structs.replace(record.environment, hardware=hardware)
     before = msgspec.structs.replace(record, environment=environment, ranks=None)
-    found = compared(before, Store(runs), record, Store(runs))
+    found = compare_records(before, Store(runs), record, Store(runs))
     assert (found.same_class, found.agrees) == (False, True)
     assert str(found).endswith(", and 0.05 are allowed on any machine")
 
@@ -278,7 +278,7 @@ def test_two_seeds_say_too_little(runs):
     (after,) = store.records()
     stochastic(runs, 0.1, 0.2)
     before = next(record for record in store.records() if record.cell.seed == 0)
-    found = compared(before, store, after, store)
+    found = compare_records(before, store, after, store)
     assert (found.over, found.allowed) == (0, {})
 
 
@@ -293,10 +293,10 @@ def test_seeds_that_other_code_made_say_nothing(runs):
     (after,) = store.records()
     stochastic(runs, 0.1, 0.1, 0.1, 0.3)
     before, *_, other = sorted(store.records(), key=lambda record: record.cell.seed)
-    assert compared(before, store, after, store).agrees
+    assert compare_records(before, store, after, store).agrees
     method = msgspec.structs.replace(other.method, source_sha256="0" * 64)
     store.write(msgspec.structs.replace(other, method=method))
-    found = compared(before, store, after, store)
+    found = compare_records(before, store, after, store)
     assert (found.over, found.agrees) == (3, False)
 
 

@@ -74,7 +74,7 @@ def dry_run(experiment: Experiment[Shown], as_json: bool = False) -> int:
     if as_json:
         print_json(
             {
-                "cells": _planned_cells(planned, estimate),
+                "cells": _list_cells(planned, estimate),
                 "skipped": skipped_json(planned.skipped),
                 "shared": [
                     {"method": work.method, "dataset": work.dataset, "seed": work.seed, "cells": len(work.cells)}
@@ -163,7 +163,7 @@ def _plan_table(planned: Plan, estimate: Estimate) -> str:
     """Return the plan, one row per cell: its state, and the cost of the last similar cell that ran here."""
     several = len({(cell.cell.dataset, cell.cell.setting) for cell in planned.cells}) > 1
     lines = []
-    for cell in _planned_cells(planned, estimate):
+    for cell in _list_cells(planned, estimate):
         seconds, memory = cell["last_s"], cell["last_peak_memory_bytes"]
         costs = [f"{seconds:.1f}", f"{memory / 2**30:.2f}"] if seconds is not None else ["", ""]
         where = [cell["dataset"], cell["setting"]] if several else []
@@ -197,7 +197,7 @@ def _summary(planned: Plan, estimate: Estimate, jobs: int) -> str:
     return "\n".join(said)
 
 
-def _planned_cells(planned: Plan, estimate: Estimate) -> list[dict[str, Any]]:
+def _list_cells(planned: Plan, estimate: Estimate) -> list[dict[str, Any]]:
     cells = []
     for cell in planned.cells:
         last = estimate.last.get(cell.cell.key)

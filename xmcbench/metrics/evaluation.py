@@ -90,7 +90,7 @@ def evaluate_ranks(
     rows, true_labels = place[pairs.rows], true_labels[labeled]
     hit = np.flatnonzero(ranks)
     hit_rows, hit_ranks = rows[hit], ranks[hit].astype(np.int64)
-    per_instance = _unweighted_metrics(hit_rows, hit_ranks, true_labels)
+    per_instance = _plain_metrics(hit_rows, hit_ranks, true_labels)
     attainable = {}
     if inverse_propensity is not None:
         weights = np.asarray(inverse_propensity, np.float64)[pairs.labels]
@@ -107,7 +107,7 @@ def evaluate_ranks(
     return Scores(values, scored, pairs.instances - scored, per_instance, attainable)
 
 
-def _unweighted_metrics(
+def _plain_metrics(
     rows: NDArray[np.int64], ranks: NDArray[np.int64], true_labels: NDArray[np.int64]
 ) -> dict[str, NDArray[np.float64]]:
     """Return P, R and nDCG of each row, from the rows and ranks of the hits and the number of true labels [scored]."""

@@ -67,7 +67,7 @@ class Description(Struct, frozen=True, kw_only=True):
                     **said,
                     "cls": class_path(method),
                     "doc": inspect.getdoc(method) or "",
-                    "parameters": msgspec.to_builtins(parameters.declared(method)),
+                    "parameters": msgspec.to_builtins(parameters.list_parameters(method)),
                     "describes": method.describe is not Method.describe,
                     "requires": method.require is not Method.require,
                     "uses": method.uses is not Method.uses,
@@ -86,7 +86,7 @@ class Description(Struct, frozen=True, kw_only=True):
     @property
     def missing(self) -> dict[str, str]:
         """Missing packages of the method: import name -> what to ``pip install``."""
-        return {name: install for name, install in self.packages.items() if not _installed(name)}
+        return {name: install for name, install in self.packages.items() if not _is_installed(name)}
 
     def check_packages(self, name: str) -> None:
         """Raise Unavailable where a package is missing."""
@@ -108,7 +108,7 @@ def contract_problem(method: object) -> str:
             return f"{method.__name__} does not define {name}"
     if method.supervision not in get_args(Supervision):
         return f"{method.__name__}.supervision is {method.supervision!r}, not one of {', '.join(get_args(Supervision))}"
-    known = parameters.declared(method)
+    known = parameters.list_parameters(method)
     taken = [name for name in known if hasattr(Method, name) or name == "pretrain"]
     if taken:  # the harness would overwrite a parameter called `seed`
         return f"{method.__name__}.{taken[0]} is part of the contract: remove its type, or rename it"
@@ -127,7 +127,7 @@ def _bad_variants(method: type[Method], known: Mapping[str, Parameter]) -> Itera
 
 
 @cache  # every row of a plan asks
-def _installed(package: str) -> bool:
+def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
     except ModuleNotFoundError:  # the parent of a dotted name

@@ -87,7 +87,7 @@ class Answer(Struct, frozen=True):
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a method can raise anything, even SystemExit
-            return cls.none(question, errors.told(error))
+            return cls.none(question, errors.summarize(error))
         return cls()
 
     @classmethod
@@ -219,7 +219,7 @@ def _from_point(name: str) -> Imported:
     try:
         return from_point(found)
     except KeyboardInterrupt as error:  # of the import itself: nobody interrupts this process
-        return Imported(name, origin_of(found), None, f"cannot be imported: {errors.told(error)}")
+        return Imported(name, origin_of(found), None, f"cannot be imported: {errors.summarize(error)}")
 
 
 def _answer(method: type[Method], question: Question) -> Answer:
@@ -230,7 +230,7 @@ def _answer(method: type[Method], question: Question) -> Answer:
     except XmcbenchError as error:
         return Answer.none(question, str(error))
     except KeyboardInterrupt as error:  # of the method itself
-        return Answer.none(question, errors.told(error))
+        return Answer.none(question, errors.summarize(error))
 
 
 def _inspect(imported: Imported) -> Inspected:

@@ -29,7 +29,7 @@ from tempfile import mkdtemp
 from types import ModuleType
 from typing import Any
 
-from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError, told
+from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError, summarize
 from xmcbench.method import Method
 from xmcbench.plugins.description import Description, contract_problem
 from xmcbench.storage.source import PLUGIN_PREFIX
@@ -137,7 +137,7 @@ def from_file(path: Path) -> list[Imported]:
             spec.loader.exec_module(module)
     except BaseException as error:  # as in _describe
         sys.modules.pop(module_name, None)
-        return [Imported(path.stem, origin, None, f"cannot be imported: {told(error)}{line_of(error, str(path))}")]
+        return [Imported(path.stem, origin, None, f"cannot be imported: {summarize(error)}{line_of(error, str(path))}")]
     return _methods_in(module, path) or [Imported(path.stem, origin, None, "defines no subclass of xmcbench.Method")]
 
 
@@ -243,7 +243,7 @@ def _describe(name: str, origin: str, import_it: Callable[[], object]) -> Import
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an import can raise anything, even SystemExit; a listing must survive it
-        return Imported(name, origin, None, f"cannot be imported: {told(error)}{line_of(error)}")
+        return Imported(name, origin, None, f"cannot be imported: {summarize(error)}{line_of(error)}")
     return Imported(name, origin, None if problem else method, problem)  # type: ignore[arg-type]
 
 

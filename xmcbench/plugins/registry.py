@@ -94,7 +94,7 @@ class Entry:
 
         Raises what the method raises.
         """
-        if not self.declared.inputs and not parameters.naming_files(self.declared.parameters, values):
+        if not self.declared.inputs and not parameters.select_files(self.declared.parameters, values):
             return {}
         return msgspec.json.decode(self._ask("inputs", values), type=dict[str, str])
 

@@ -64,7 +64,7 @@ class Part:
         if colon and preset not in kind.presets:
             raise UnknownName("preset", preset, kind.presets, where=f"of {name}")
         preset = preset or (DEFAULT_PRESET if DEFAULT_PRESET in kind.presets else "")
-        values = parameters.resolve(parameters.declared(kind), name, kind.presets.get(preset, {}))
+        values = parameters.resolve(parameters.list_parameters(kind), name, kind.presets.get(preset, {}))
         return cls(f"{name}:{preset}" if preset else name, name, values, kind, outer)
 
     def require(self) -> None:
@@ -141,7 +141,7 @@ def identity(name: str, method: Method) -> dict[str, Any]:
 
 def cell_parameters(method: Method) -> dict[str, Any]:
     """Return the parameters of a method as a cell has them: files by content, and no default that was added later."""
-    return parameters.identity(parameters.declared(type(method)), identity_values(method))
+    return parameters.identity(parameters.list_parameters(type(method)), identity_values(method))
 
 
 def ranking_key(

@@ -186,7 +186,7 @@ def _answer(line: bytes, datasets: dict[str, tuple[Dataset, Truth]]) -> _Answer:
     except XmcbenchError as error:
         return _Answer(error=errors.kind_of(error), message=error.message, hint=error.hint)
     except Exception as error:
-        return _Answer(error="XmcbenchError", message=f"scoring failed: {errors.told(error)}")
+        return _Answer(error="XmcbenchError", message=f"scoring failed: {errors.summarize(error)}")
 
 
 def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Scored:
