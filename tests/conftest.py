@@ -174,7 +174,7 @@ def tiny(tmp_path):
     }
     for name, lines in files.items():
         with gzip.open(folder / f"{name}.json.gz", "wt") as stream:
-            stream.writelines(json.dumps(each) + "\n" for each in lines)
+            stream.writelines(json.dumps(line) + "\n" for line in lines)
     return folder
 
 
@@ -262,7 +262,7 @@ def record():
             cell=cell,
             method=MethodFacts(
                 title=method.upper(),
-                variant=", ".join(f"{name}={each}" for name, each in parameters.items()),
+                variant=", ".join(f"{name}={value}" for name, value in parameters.items()),
                 supervision=supervision,
                 deterministic=deterministic,
                 source_sha256=sha256_json(code),

@@ -43,11 +43,13 @@ def test_a_recipe_holds_the_contract(block, tmp_path):
     path = tmp_path / "recipe.py"
     path.write_text(block)
     (entry,) = from_file(path)
-    assert [each for each in check(CheckRequest(name=entry.name, plugin=str(path))) if each.status != "ok"] == []
+    assert [
+        finding for finding in check(CheckRequest(name=entry.name, plugin=str(path))) if finding.status != "ok"
+    ] == []
 
 
 def test_the_recipe_of_two_rankings_puts_the_first_one_first(tmp_path):
-    (block,) = [each for each in blocks("recipes.md") if "class Backup" in each]
+    (block,) = [block for block in blocks("recipes.md") if "class Backup" in block]
     (tmp_path / "recipe.py").write_text(block)
     (entry,) = from_file(tmp_path / "recipe.py")
     data = load_dataset("lf-debian-2k")
@@ -59,7 +61,7 @@ def test_the_recipe_of_two_rankings_puts_the_first_one_first(tmp_path):
         method.fit(data.train, data.labels)
         return method.predict(new, 200).indices
 
-    found, first, second = (ranked(each) for each in (entry.method, Tfidf, BM25))
+    found, first, second = (ranked(method) for method in (entry.method, Tfidf, BM25))
     added = 0
     for row, one, other in zip(found.tolist(), first.tolist(), second.tolist(), strict=True):
         before = [label for label in one if label >= 0]
@@ -130,14 +132,14 @@ def test_a_command_names_known_flags_methods_and_parameters(page, command, regis
     given = [parser().parse_args(line) for line in expand(words, lambda: parser().below(words[0]).flags())]
     match words[0]:
         case "run":
-            grids, _ = make_grids([request.grid(each, each.methods) for each in given], Options())
+            grids, _ = make_grids([request.grid(line, line.methods) for line in given], Options())
             requests = requests_of(grids)
         case "curve":
             shares = [Setting.at(ratio, "label") for ratio in (0, 0.5, 1)]
-            grids, _ = make_grids([request.grid(each, each.methods) for each in given], Options(), shares)
+            grids, _ = make_grids([request.grid(line, line.methods) for line in given], Options(), shares)
             requests = requests_of([curve for grid in grids for curve in curve_grids(grid, registry)])
         case "ablation":
-            methods = [each.method or only_ablation(registry) for each in given]
+            methods = [line.method or only_ablation(registry) for line in given]
             grids, _ = make_grids([*map(request.grid, given, ([name] for name in methods))], Options())
             requests = [row for grid in grids for _, row in ablation_rows(grid, registry)]
         case _:

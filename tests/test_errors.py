@@ -57,8 +57,8 @@ def test_another_process_raises_the_nearest_kind_of_error(error, kind):
 
 
 def test_every_kind_is_of_this_module():
-    for each in (XmcbenchError, UsageError, UnknownName):
-        assert getattr(errors, kind_of(each.__new__(each))) is each
+    for kind in (XmcbenchError, UsageError, UnknownName):
+        assert getattr(errors, kind_of(kind.__new__(kind))) is kind
 
 
 def test_what_an_error_of_somebody_else_says():

@@ -73,10 +73,10 @@ class Files:
     def __init__(self):
         train, test, labels = read("trn"), read("tst"), read("lbl")
         self.rows, self.labels = len(test), len(labels)
-        self.training = [(row, label) for row, each in enumerate(train) for label in sorted(each["target_ind"])]
-        self.true = {row: {*each["target_ind"]} for row, each in enumerate(test) if each["target_ind"]}
+        self.training = [(row, label) for row, instance in enumerate(train) for label in sorted(instance["target_ind"])]
+        self.true = {row: {*instance["target_ind"]} for row, instance in enumerate(test) if instance["target_ind"]}
         self.frequency = np.bincount([label for _, label in self.training], minlength=self.labels)
-        own = [{label for label, other in enumerate(labels) if other["uid"] == each["uid"]} for each in test]
+        own = [{label for label, other in enumerate(labels) if other["uid"] == instance["uid"]} for instance in test]
         listed = [set() for _ in test]
         for line in (FOLDER / "filter_labels_test.txt").read_text().splitlines():
             row, label = map(int, line.split())
@@ -202,7 +202,7 @@ def test_every_figure_is_that_of_trec_eval(cells, files, setting):
 
 
 def restricted(true, labels):
-    return {row: kept for row, each in true.items() if (kept := each & labels)}
+    return {row: kept for row, labels_of in true.items() if (kept := labels_of & labels)}
 
 
 def compare(said, files, lists, true):
@@ -216,7 +216,7 @@ def compare(said, files, lists, true):
     expected = {}
     for measure in next(iter(scores.values())):
         family, _, k = measure.rpartition("_")
-        expected[f"{families[family]}@{k}"] = sum(each[measure] for each in scores.values()) / len(true)
+        expected[f"{families[family]}@{k}"] = sum(of_query[measure] for of_query in scores.values()) / len(true)
     for k in (1, 3, 5):
         found = [label for row, labels in true.items() for label in lists[row][:k] if label in labels]
         best = [sum(sorted((files.weights[label] for label in labels), reverse=True)[:k]) for labels in true.values()]

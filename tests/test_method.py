@@ -34,7 +34,7 @@ def rows(method):
     batches = list(method.predict_batches(TEXTS, 2))
     predicted = [method.predict(texts, 2) for texts in (TEXTS, ["a", "b", "c"])]
     assert predicted[0].indices.tolist() == predicted[1].indices.tolist() == TopK.joined(batches, 2).indices.tolist()
-    return predicted[0].indices[:, 0].tolist(), [len(each) for each in batches]
+    return predicted[0].indices[:, 0].tolist(), [len(batch) for batch in batches]
 
 
 def test_batches_follow_from_predict():

@@ -38,7 +38,7 @@ def test_parses_text_and_checks_values():
     assert resolve(list_parameters(Example), "example", {"stemmer": None})["stemmer"] is None
     assert resolve(list_parameters(Example), "example", {"stemmer": "none"})["stemmer"] is None
     swept = resolve(list_parameters(Example), "example", {"steps": np.arange(3)[2], "k1": np.float32(0.5)})
-    assert [(type(each), each) for each in (swept["steps"], swept["k1"])] == [(int, 2), (float, 0.5)]
+    assert [(type(value), value) for value in (swept["steps"], swept["k1"])] == [(int, 2), (float, 0.5)]
     assert resolve(list_parameters(Example), "example", {"k1": np.int64(2)})["k1"] == 2.0
 
 
@@ -87,9 +87,9 @@ def test_a_number_of_numpy_as_a_default_is_one_of_python():
         alpha: float = np.sqrt(0.25)
         steps: int = np.int64(3)
 
-    defaults = [each.default for each in list_parameters(Numeric).values()]
-    assert [(type(each), each) for each in defaults] == [(float, 0.5), (int, 3)]
-    assert [type(each) for each in Numeric().parameters().values()] == [float, int]
+    defaults = [parameter.default for parameter in list_parameters(Numeric).values()]
+    assert [(type(default), default) for default in defaults] == [(float, 0.5), (int, 3)]
+    assert [type(value) for value in Numeric().parameters().values()] == [float, int]
 
 
 def test_a_class_with_a_bad_declaration_is_a_plugin_error():
@@ -258,21 +258,25 @@ def test_what_is_not_declared_is_said():
         width = 1.5
 
     said = find_undeclared(Careless, Method)
-    assert [each.partition(" ")[0] for each in said] == ["Careless.steps", "Careless.names", "Careless.suppervision"]
+    assert [sentence.partition(" ")[0] for sentence in said] == [
+        "Careless.steps",
+        "Careless.names",
+        "Careless.suppervision",
+    ]
     assert said[0] == (
         "Careless.steps = 3 has no type, so it is not a hyperparameter: write `steps: int = 3`, "
         "or `steps: ClassVar = 3` for a constant"
     )
     assert said[2] == "Careless.suppervision is not part of the contract: did you mean 'supervision'?"
-    assert [each.partition(" ")[0] for each in find_undeclared(Below, Method)] == [
+    assert [sentence.partition(" ")[0] for sentence in find_undeclared(Below, Method)] == [
         "Below.width",
-        *[each.partition(" ")[0] for each in said],
+        *[sentence.partition(" ")[0] for sentence in said],
     ]
     assert find_undeclared(Ranged, Method) == []
 
 
 BUILT_IN = {name: load(name) for name in Registry().sources()}
-EVERY = [(name, each) for name, method in BUILT_IN.items() for each in list_parameters(method)]
+EVERY = [(name, parameter) for name, method in BUILT_IN.items() for parameter in list_parameters(method)]
 
 
 def test_every_built_in_method_loads():
@@ -282,7 +286,11 @@ def test_every_built_in_method_loads():
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_every_built_in_parameter_is_declared_and_says_what_it_means(name):
     assert find_undeclared(BUILT_IN[name], Method) == []
-    assert [each for each, parameter in list_parameters(BUILT_IN[name]).items() if not parameter.doc.text] == []
+    assert [
+        parameter_name
+        for parameter_name, parameter in list_parameters(BUILT_IN[name]).items()
+        if not parameter.doc.text
+    ] == []
 
 
 @pytest.mark.parametrize(("name", "parameter"), EVERY)

@@ -122,7 +122,7 @@ def test_two_ratios_never_have_one_name(name):
     ratios = (1 / 3, 0.3333333333, 0.33333334, 0.01, 0.07, 0.1, 1e-05, 1.0)
     named = [getattr(Setting.of("fs", ratio), name) for ratio in ratios]
     assert len({*named}) == len(ratios)
-    assert [each for each in named if each.endswith(("0.1", "10% of the labels"))]
+    assert [name for name in named if name.endswith(("0.1", "10% of the labels"))]
 
 
 @pytest.mark.parametrize("ratio", [0.01, 0.07, 1 / 3, 1e-05, 1.0])
@@ -134,7 +134,7 @@ def test_its_flags_mean_the_same_setting(ratio):
 def test_a_share_is_one_key_however_it_is_written():
     same = [Setting.of("fs", ratio) for ratio in (1, 1.0)]
     assert len({*same}) == 1
-    assert len({sha256_json(msgspec.to_builtins(each)) for each in same}) == 1
+    assert len({sha256_json(msgspec.to_builtins(setting)) for setting in same}) == 1
 
 
 @pytest.mark.parametrize(("by", "what"), [("label", "3 labels with a training pair"), ("pair", "4 training pairs")])

@@ -47,16 +47,16 @@ def plant(board, root, members, points):
     """A copy of the board in which TF-IDF is called BM25 and has lost so many points of P@1 on the members."""
     shutil.copytree(board, root)
     store = Store(root)
-    tfidf = next(each for each in store.records() if each.name == "TF-IDF")
-    bm25 = next(each for each in store.records() if each.name == "BM25")
+    tfidf = next(record for record in store.records() if record.name == "TF-IDF")
+    bm25 = next(record for record in store.records() if record.name == "BM25")
     truth = store.truth(tfidf)
     ranks = store.ranks(tfidf, truth)
-    changed = {name: each.copy() for name, each in ranks.by_filter.items()}
+    changed = {name: ranks_of.copy() for name, ranks_of in ranks.by_filter.items()}
     rows = attributes.find_scored(truth.pairs)[members]
-    for each in changed.values():
-        hit = np.flatnonzero((each == 1) & np.isin(truth.pairs.rows, rows))
+    for ranks_of in changed.values():
+        hit = np.flatnonzero((ranks_of == 1) & np.isin(truth.pairs.rows, rows))
         lost = np.random.RandomState(0).permutation(hit)[: round(points / 100 * len(rows))]
-        each[lost] = 100
+        ranks_of[lost] = 100
     made = Ranks(changed, ranks.seen)
     made.save(store.ranks_path(bm25.cell))
     store.write(msgspec.structs.replace(bm25, ranks=msgspec.structs.replace(bm25.ranks, sha256=made.digest)))
@@ -69,7 +69,7 @@ def groups_of(board):
     data = load_dataset("lf-debian-20k")
     found = attributes.of_labels(truth, [])
     found += attributes.of_texts(truth, data.test, data.labels, common_words(data.labels.titles))
-    return {name: members for each in found for name, members in each.slices().items()}
+    return {name: members for attribute in found for name, members in attribute.slices().items()}
 
 
 def test_an_effect_planted_in_stored_ranks_is_named_first(board, tmp_path):
@@ -119,7 +119,7 @@ def test_the_difference_of_a_slice_is_that_of_its_instances(board, metric):
     found = explain_rows("bm25", "tfidf:", runs=board, metric=metric, instances=0)
     rows = [found.comparison.first, found.comparison.second]
     bm25, tfidf = (evaluations(row.records, row.store, "self")[0] for row in rows)
-    groups = {name: each for name, each in groups_of(board).items() if name.startswith("words of the text")}
+    groups = {name: members for name, members in groups_of(board).items() if name.startswith("words of the text")}
     assert len(groups) > 2
     whole = 0.0
     for name, members in groups.items():
@@ -193,7 +193,7 @@ def test_what_true_pairs_say_of_instances():
     number, frequency, known = attributes.of_labels(truth, [seen])
     assert number.groups["2"].tolist() == [True, False]  # the second instance has no label and is not scored
     assert frequency.groups["1"].tolist() == [True, False]
-    assert {name: each.tolist() for name, each in known.groups.items()} == {
+    assert {name: members.tolist() for name, members in known.groups.items()} == {
         "all": [False, False],
         "some": [True, False],
         "none": [False, True],
@@ -209,13 +209,13 @@ def truth():
 
 def test_the_median_is_of_the_labels_of_an_instance(truth):
     _, frequency = attributes.of_labels(truth, [])
-    groups = {name: np.flatnonzero(each).tolist() for name, each in frequency.groups.items()}
+    groups = {name: np.flatnonzero(members).tolist() for name, members in frequency.groups.items()}
     assert (frequency.name, groups) == ("training pairs of its labels, median", {"1": [2], "2": [0, 1]})
 
 
 @pytest.mark.parametrize(("seen", "said"), [([1, 1, 1], False), ([0, 0, 0], False), ([1, 0, 1], True)])
 def test_known_pairs_are_an_attribute_where_some_labels_have_some(truth, seen, said):
-    names = [each.name for each in attributes.of_labels(truth, [np.array(seen, bool)])]
+    names = [attribute.name for attribute in attributes.of_labels(truth, [np.array(seen, bool)])]
     assert ("labels with known pairs" in names) == said
 
 

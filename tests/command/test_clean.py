@@ -68,7 +68,7 @@ def test_a_listing_changes_nothing(inside, runs):
     ]
     document = json.loads(inside("clean", "--json").stdout)
     assert (document["removed"], document["in_use"]) == (False, 0)
-    (needed,) = [each for each in document["items"] if each["kind"] == "embeddings"]
+    (needed,) = [item for item in document["items"] if item["kind"] == "embeddings"]
     assert (len(needed["records"]), needed["bytes"] // MIB, round(needed["age_days"])) == (1, 1, 0)
     assert os.path.isdir(needed["path"])
     assert everything(runs) == before
@@ -154,7 +154,7 @@ def test_a_listing_marks_what_is_in_use(inside, runs):
     with runs.claim(done.cell):
         before = everything(runs)
         document = json.loads(inside("clean", "--json").stdout)
-        used = {each["kind"] for each in document["items"] if each["in_use"]}
+        used = {item["kind"] for item in document["items"] if item["in_use"]}
         assert (document["in_use"], used) == (3, {"fresh", "logs", "predictions"})
         (row,) = [line.split() for line in inside("clean").stdout.splitlines() if line.startswith("fresh")]
         assert row[-2:] == ["1", "0"]  # in use, so that it does not count as needed by no record
@@ -181,11 +181,11 @@ def test_a_cell_makes_again_what_was_removed(inside, tiny, tmp_path):
     first = json.loads(inside(*words).stdout)["records"]
     assert first[0]["artifacts"][0].startswith("tfidf/")
     listed = json.loads(inside("clean", "--json").stdout)["items"]
-    needed = {each["kind"]: len(each["records"]) for each in listed}
+    needed = {item["kind"]: len(item["records"]) for item in listed}
     assert needed == {"tfidf": 1, "ranking": 1, "predictions": 1, "logs": 0, "subsets": 1}
     assert inside("clean", "--older-than", "0", "--remove").returncode == 0
     again = json.loads(inside(*words, "--force").stdout)["records"]
-    assert [each["status"] for each in again] == ["ok"]
+    assert [record["status"] for record in again] == ["ok"]
     assert again[0]["metrics"] == first[0]["metrics"]
     assert again[0]["artifacts"] == first[0]["artifacts"]
 

@@ -83,7 +83,7 @@ def test_a_curve_runs_draws_and_goes_on(inside, altered, tiny, counts, tmp_path)
     assert "stale or mixed" in (runs / "curves" / "tiny-pair-p5.svg").read_text()
     document = json.loads(inside(*words, "--json").stdout)
     assert document["filter"] == "none"
-    assert {(each["cell"]["method"], each["problem"]) for each in document["records"]} == {
+    assert {(record["cell"]["method"], record["problem"]) for record in document["records"]} == {
         ("tfidf", None),
         ("counts", stale),
     }

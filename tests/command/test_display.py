@@ -19,7 +19,7 @@ from xmcbench.setting import Setting
 @pytest.fixture
 def planned(tiny, tmp_path):
     def make(seeds=(0, 1), settings=("ez",)):
-        grid = Grid([str(tiny)], [Setting.of(each) for each in settings], ["tfidf"], seeds=seeds)
+        grid = Grid([str(tiny)], [Setting.of(kind) for kind in settings], ["tfidf"], seeds=seeds)
         return plan(requests_of([grid]), Registry([]), Store(tmp_path / "runs"))
 
     return make
@@ -80,7 +80,7 @@ def test_a_terminal_has_a_line_a_cell_and_one_for_the_whole(planned, tmp_path, r
     made = planned()
     with Display(made, Store(tmp_path / "runs")) as display:
         display.progress(made.cells[0], 0, None)
-        running = [Underway(each, place, 3.0, Report("fit\x1b[2J" * 9)) for place, each in enumerate(made.cells)]
+        running = [Underway(cell, place, 3.0, Report("fit\x1b[2J" * 9)) for place, cell in enumerate(made.cells)]
         display.watch(running)
         shown = screen.getvalue()
         display.progress(made.cells[0], 0, record())

@@ -117,9 +117,9 @@ def changed(runs, hits, processor=None):
     truth = store.truth(record)
     ranks = store.ranks(record, truth)
     lost = np.flatnonzero(ranks.by_filter["none"] == 1)[:hits]
-    by_filter = {name: each.copy() for name, each in ranks.by_filter.items()}
-    for each in by_filter.values():
-        each[lost] = 100
+    by_filter = {name: ranks_of.copy() for name, ranks_of in ranks.by_filter.items()}
+    for ranks_of in by_filter.values():
+        ranks_of[lost] = 100
     made = Ranks(by_filter, ranks.seen)
     made.save(store.ranks_path(record.cell))
     metrics = {}

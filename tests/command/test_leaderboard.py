@@ -133,9 +133,9 @@ def test_tables_of_a_dataset_that_is_gone_are_removed(inside, runs, tmp_path, la
 
 def test_results_are_listed(inside, runs):
     results = json.loads(inside("ls", "results", "--runs", "sent", "--json").stdout)
-    assert {each["method"] for each in results} == {"BM25", "TF-IDF"}
-    assert all(each["status"] == "ok" for each in results)
-    assert all(each["other_packages"] == {} for each in results)
+    assert {result["method"] for result in results} == {"BM25", "TF-IDF"}
+    assert all(result["status"] == "ok" for result in results)
+    assert all(result["other_packages"] == {} for result in results)
 
 
 def test_results_of_other_packages_are_named_and_not_stale(inside, runs, altered):
@@ -143,7 +143,7 @@ def test_results_of_other_packages_are_named_and_not_stale(inside, runs, altered
     for record in store.records():
         store.write(altered(record, (("environment", "packages"), {**record.environment.packages, "numpy": "0.1"})))
     results = json.loads(inside("ls", "results", "--runs", "sent", "--json").stdout)
-    assert {(each["status"], each["other_packages"]["numpy"]) for each in results} == {("ok", "0.1")}
+    assert {(result["status"], result["other_packages"]["numpy"]) for result in results} == {("ok", "0.1")}
     assert "numpy=0.1" in inside("ls", "results", "--runs", "sent").stdout
 
 
@@ -282,7 +282,7 @@ def test_the_card_of_a_named_folder_decides_the_filter(inside, tiny, tmp_path):
     (tiny / "card.toml").write_text('name = "tiny"\nslug = "tiny"\nfilter = "file"\n')
     ended = inside("leaderboard", "--runs", "own", "--out", "board", "--dataset", tiny)
     assert ended.returncode == 0, ended.stderr
-    assert [each.protocol.filter for each in Store(tmp_path / "own").records()] == ["file"]
+    assert [record.protocol.filter for record in Store(tmp_path / "own").records()] == ["file"]
 
 
 def test_a_digit_changed_by_hand_is_named_by_check_and_by_add(inside, tiny, runs):

@@ -128,7 +128,7 @@ def test_import_export_verify_and_layouts(inside, tiny, tmp_path):
     assert load_dataset(tmp_path / "raw").digest == load_dataset(tiny).digest
     assert inside("data", "verify", "beir").stdout == "beir matches its card\n"
     assert inside("data", "export", tiny, "--out", "x", "--format", "bier").returncode == 2
-    listed = {each["name"]: each for each in json.loads(inside("ls", "layouts", "--json").stdout)}
+    listed = {layout["name"]: layout for layout in json.loads(inside("ls", "layouts", "--json").stdout)}
     assert listed["pecos"]["written"] == "yes"
     assert listed["text2text"]["written"] == "no"
     assert listed["tables"]["options"] == "labels, separator, text, title, uid"
@@ -152,8 +152,8 @@ def test_predictions_without_figures_can_be_looked_at(inside, corpus, tmp_path):
     (record,) = Store(tmp_path / "runs").records()
     predictions = TopK.load(tmp_path / "runs" / record.predictions.file)
     shown = json.loads(inside("show", "tfidf", "--instance", "tst0", "--dataset", corpus, "-k", "2", "--json").stdout)
-    assert [(each["rank"], each["true"]) for each in shown["labels"]] == [(1, None), (2, None)]
-    assert [each["label"] for each in shown["labels"]] == predictions.indices[0, :2].tolist()
+    assert [(label["rank"], label["true"]) for label in shown["labels"]] == [(1, None), (2, None)]
+    assert [label["label"] for label in shown["labels"]] == predictions.indices[0, :2].tolist()
     assert shown["notes"] == ["no label is marked as true: no test instance has a label"]
     assert inside("show", "tfidf", "--text", "the engine", "--dataset", corpus).returncode == 0
     ended = inside("export", "run", "tfidf", "--dataset", corpus, "--out", "run.txt")
@@ -258,7 +258,7 @@ def test_predictions_that_are_not_those_of_the_record_are_made_again(inside, tin
     assert ended.returncode == 0, ended.stderr
     assert f"{file.relative_to(tmp_path)}: checksum mismatch; the cell runs again" in ended.stderr
     lines = [line.split("\t") for line in (tmp_path / "one.tsv").read_text().splitlines()[1:]]
-    assert [line[3] for line in lines[:2]] == [load_dataset(tiny).labels.uids[each] for each in right.indices[0, :2]]
+    assert [line[3] for line in lines[:2]] == [load_dataset(tiny).labels.uids[row] for row in right.indices[0, :2]]
     assert file.read_bytes() == kept
     again = inside(*suggested, "two.tsv")
     assert (again.returncode, "1 of 1 cell cached" in again.stderr) == (0, True)

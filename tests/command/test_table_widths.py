@@ -91,7 +91,7 @@ def tables(text):
             last = next((number for number in range(place, len(lines)) if not lines[number]), len(lines))
             rows = [line for line in lines[first:last] if line is not rule]
             # A wide character takes two places.
-            shown = ["".join(each + "\0" * (cell_len(each) - 1) for each in row).ljust(len(rule)) for row in rows]
+            shown = ["".join(text + "\0" * (cell_len(text) - 1) for text in row).ljust(len(rule)) for row in rows]
             spans = [match.span() for match in re.finditer("-+", rule)]
             for row in shown:
                 assert len(row) == len(rule), row

@@ -126,7 +126,7 @@ def test_every_step_of_the_correction():
 def test_numbers_do_not_depend_on_what_else_is_asked_for(scores):
     whole = scores.intervals()
     for name in ("R@10", "PSP@5"):
-        best = {each: column for each, column in scores.attainable.items() if each == name}
+        best = {metric: column for metric, column in scores.attainable.items() if metric == name}
         alone = bootstrap.intervals({name: scores.per_instance[name]}, best)[name]
         assert alone == pytest.approx(whole[name], rel=1e-12)
 

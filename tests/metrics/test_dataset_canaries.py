@@ -35,7 +35,7 @@ class Known:
         """The same by trec_eval, and PSP one pair at a time."""
         scores = np.where(indices < 0, -np.inf, -np.arange(indices.shape[1])).astype(np.float32)
         predictions = TopK(indices.astype(np.int32), scores)
-        found = {name: each.mean() for name, each in reference_ranking(predictions, self.truth).items()}
+        found = {name: values.mean() for name, values in reference_ranking(predictions, self.truth).items()}
         return found | {f"PSP@{k}": reference_psp(predictions, self.truth, self.weights, k) for k in (1, 3, 5)}
 
     def alike(self, order):

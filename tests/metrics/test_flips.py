@@ -140,9 +140,9 @@ def test_ties_are_called_different_as_often_as_promised():
     hard = random.beta(1, 2, (400, 1))  # rows differ, and both runs meet the same ones
     first, second = (random.binomial(5, hard, (400, 1_000)) / 5 for _ in range(2))
     found = flips.verdicts(dict(enumerate((first - second).T)), {}).values()
-    rejected = [each.p < 0.05 for each in found]
+    rejected = [verdict.p < 0.05 for verdict in found]
     assert 0.04 <= np.mean(rejected) <= 0.06
-    assert rejected == [not each.low <= 0 <= each.high for each in found]
+    assert rejected == [not verdict.low <= 0 <= verdict.high for verdict in found]
 
 
 def test_the_interval_covers_a_difference_as_often_as_promised():
@@ -151,7 +151,7 @@ def test_the_interval_covers_a_difference_as_often_as_promised():
     second = random.binomial(1, 0.4, (1_000, 1_000))
     gained = (second == 0) & (random.random_sample(second.shape) < 0.1)
     found = flips.verdicts(dict(enumerate(gained.T.astype(float))), {}).values()
-    assert 0.935 <= np.mean([each.low <= 0.06 <= each.high for each in found]) <= 0.965
+    assert 0.935 <= np.mean([verdict.low <= 0.06 <= verdict.high for verdict in found]) <= 0.965
 
 
 @pytest.mark.parametrize("rows", [15, 31, 32, 33, 64, 65])

@@ -43,9 +43,13 @@ def stacked(side, name):
 def test_a_run_and_itself_do_not_differ(runs):
     found = compare(runs[0][:1], runs[0][:1])
     assert list(found) == list(METRICS)
-    assert {(each.delta, each.low, each.high, each.p) for each in found.values()} == {(0.0, 0.0, 0.0, 1.0)}
+    assert {(difference.delta, difference.low, difference.high, difference.p) for difference in found.values()} == {
+        (0.0, 0.0, 0.0, 1.0)
+    }
     several = compare(runs[0], runs[0], matched=True)
-    assert {(each.delta, each.low, each.high, each.p) for each in several.values()} == {(0.0, 0.0, 0.0, 1.0)}
+    assert {(difference.delta, difference.low, difference.high, difference.p) for difference in several.values()} == {
+        (0.0, 0.0, 0.0, 1.0)
+    }
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -107,8 +111,8 @@ def test_several_runs_are_compared_over_seeds(runs, matched):
 )
 def test_what_the_verdict_is_about(runs, numbers, deterministic, matched, over_seeds, about_runs):
     one, other = (side[:number] for side, number in zip(runs, numbers, strict=True))
-    for each in compare(one, other, matched=matched, deterministic=deterministic).values():
-        assert (each.over_seeds, each.about_runs) == (over_seeds, about_runs)
+    for difference in compare(one, other, matched=matched, deterministic=deterministic).values():
+        assert (difference.over_seeds, difference.about_runs) == (over_seeds, about_runs)
 
 
 def test_runs_that_are_all_alike_count_as_one(runs):

@@ -33,7 +33,7 @@ def runs():
         scores = (instances[:, kept].tocsr() @ labels[:, kept].tocsr().T).toarray()
         predicted = TopK.from_scores(scores, 100 + longest_filter(removed)).indices
         found.append(evaluate_ranks(true_ranks(predicted, pairs, removed), pairs).per_instance)
-    return {name: np.stack([each[name] for each in found]) for name in STUDIED}
+    return {name: np.stack([of_study[name] for of_study in found]) for name in STUDIED}
 
 
 @pytest.mark.parametrize("number", [3, 5])
@@ -67,7 +67,7 @@ def test_one_run_against_another_is_about_these_runs(runs):
     for name, scores in runs.items():
         drawn = random.permutation(SEEDS).reshape(-1, 2)
         found = flips.verdicts({place: scores[a] - scores[b] for place, (a, b) in enumerate(drawn)}, {})
-        rates[name] = np.mean([each.p < 0.05 for each in found.values()])
+        rates[name] = np.mean([verdict.p < 0.05 for verdict in found.values()])
         print(f"{name} 1v1, over rows: {100 * rates[name]:.1f}% of {len(drawn)} rejected")
     assert rates["R@100"] > 0.3
 
@@ -115,7 +115,12 @@ def test_intervals_of_few_rows(draw, rows, monkeypatch):
             named = dict(enumerate(numerators[start : start + 2_000]))
             weights = {} if denominators is None else dict(enumerate(denominators[start : start + 2_000]))
             found += bootstrap.intervals(named, weights, seed=start).values()
-        return np.array([np.mean([each.high < true for each in found]), np.mean([each.low > true for each in found])])
+        return np.array(
+            [
+                np.mean([interval.high < true for interval in found]),
+                np.mean([interval.low > true for interval in found]),
+            ]
+        )
 
     corrected = misses()
     monkeypatch.setattr(bootstrap, "_corrected", lambda level, *_: level)
@@ -165,7 +170,7 @@ def test_differences_of_mean_0_on_few_rows(draw, rows):
         found = {}
         for start in range(0, len(drawn), 100):
             found |= test.verdicts(dict(enumerate(drawn[start : start + 100], start)), {}, seed=start)
-        rates[test] = np.mean([each.p < 0.05 for each in found.values()])
+        rates[test] = np.mean([verdict.p < 0.05 for verdict in found.values()])
     print(f"{draw.__name__}, {rows} rows: {100 * rates[bounded]:.1f}% by bounds, {100 * rates[flips]:.1f}% by flips")
     assert rates[bounded] <= 0.05
     if rows == bounded.FEW_ROWS:
