@@ -1,4 +1,4 @@
-"""What every test stands on: no network, a cache of its own, and where real data would be."""
+"""Basis of every test: no network, a separate cache, and the place of real data."""
 
 import gzip
 import importlib.util

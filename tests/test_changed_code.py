@@ -204,7 +204,7 @@ assert "torch" not in sys.modules
 
 
 def test_a_constant_of_a_loss_gives_other_keys_to_what_trains_with_it(tree):
-    """What is trained by it has other artifacts and is stale; nothing is trained, or even imported, to find out."""
+    """Methods trained by changed code have other artifacts and are stale, which is found without training or import."""
     before = json.loads(tree.python("-c", KEYS))
     tree.change("methods/encoder/losses.py", "candidates.T / temperature", "candidates.T / (2 * temperature)")
     after = json.loads(tree.python("-c", KEYS))

@@ -1,4 +1,4 @@
-"""Which runs of two rows are taken as belonging together."""
+"""Pairing of the runs of two rows."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -44,16 +44,16 @@ def no_cell(monkeypatch):
 
 @pytest.fixture
 def findings(tmp_path):
-    """What the process of a check finds about a method of a plug-in file, here in the process of the tests."""
+    """Run a check of a method of a plug-in file in the process of the tests."""
 
-    def checked(name, path, **values):
+    def run_check(name, path, **values):
         request, answer = tmp_path / "request.json", tmp_path / "findings.json"
         asked = CheckRequest(name=name, plugin=str(path), parameters=values)
         request.write_bytes(msgspec.json.encode(asked))
         contract.main(str(request), str(answer), str(tmp_path / "finished.json"))
         return msgspec.json.decode(answer.read_bytes(), type=list[Finding])
 
-    return checked
+    return run_check
 
 
 def broken(found):

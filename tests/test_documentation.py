@@ -55,13 +55,13 @@ def test_the_recipe_of_two_rankings_puts_the_first_one_first(tmp_path):
     data = load_dataset("lf-debian-2k")
     new = data.test.take(np.arange(40))
 
-    def ranked(kind):
+    def rank_texts(kind):
         method = kind()
         method.artifacts = Artifacts(tmp_path / "store")
         method.fit(data.train, data.labels)
         return method.predict(new, 200).indices
 
-    found, first, second = (ranked(method) for method in (entry.method, Tfidf, BM25))
+    found, first, second = (rank_texts(method) for method in (entry.method, Tfidf, BM25))
     added = 0
     for row, one, other in zip(found.tolist(), first.tolist(), second.tolist(), strict=True):
         before = [label for label in one if label >= 0]

@@ -87,7 +87,7 @@ class Files:
         c = (math.log(len(train)) - 1) * (b + 1) ** a
         self.weights = [1 + c * math.exp(-a * math.log(count + b)) for count in self.frequency]
 
-    def drawn(self, setting, seed):
+    def draw_pairs(self, setting, seed):
         """The pairs that a setting and a seed let a method see; None at zero shot."""
         if setting == "ez":
             return None
@@ -164,7 +164,7 @@ def test_every_cell_saw_the_draw_of_its_seed(cells, files, setting):
     assert {*made} == {(method, seed) for method in METHODS for seed in (0, 1)}
     subsets = []
     for (method, seed), (record, predicted) in made.items():
-        drawn = files.drawn(setting, seed)
+        drawn = files.draw_pairs(setting, seed)
         assert record["status"] == "ok"
         # 100 are scored after the longest filter has taken its 17.
         assert predicted.shape == (113, 117)
@@ -185,7 +185,7 @@ def test_every_cell_saw_the_draw_of_its_seed(cells, files, setting):
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_every_figure_is_that_of_trec_eval(cells, files, setting):
     for (_, seed), (record, predicted) in cells(setting).items():
-        groups = files.groups(files.drawn(setting, seed))
+        groups = files.groups(files.draw_pairs(setting, seed))
         assert {*record["metrics"]} == {"none", "self", "file"}
         assert record["protocol"]["filter"] == "file"
         for name, said in record["metrics"].items():
@@ -195,13 +195,13 @@ def test_every_figure_is_that_of_trec_eval(cells, files, setting):
                 for place, row in enumerate(predicted)
             ]
             compare(said, files, lists, files.true)
-            members = {group: restricted(files.true, labels) for group, labels in groups.items()}
+            members = {group: restrict(files.true, labels) for group, labels in groups.items()}
             assert {*said["views"]} == {group for group, true in members.items() if true}
             for group, figures in said["views"].items():
                 compare(figures, files, lists, members[group])
 
 
-def restricted(true, labels):
+def restrict(true, labels):
     return {row: kept for row, labels_of in true.items() if (kept := labels_of & labels)}
 
 

@@ -87,7 +87,7 @@ def test_ranked_restores_the_order(matrix, seed):
 
 @given(scores, st.integers(0, 3))
 def test_rows_end_to_end_become_columns(matrix, spare):
-    """What each row has, one row after the other; a row may have none, and there may be more columns."""
+    """Predictions one row after the other; a row may be empty, and there may be more columns."""
     k = matrix.shape[1] + spare
     best = TopK.from_scores(matrix, k)
     there = best.indices >= 0

@@ -104,7 +104,7 @@ def test_a_dataset_without_the_filter_keeps_no_other_from_being_judged(inside, f
 
 
 def test_rows_that_are_scored_on_a_single_instance_are_left_out(inside, tiny, few):
-    """Nothing varies in them, and they keep no other dataset from being judged."""
+    """Rows without variation do not prevent other datasets from being judged."""
     with gzip.open(tiny / "tst.json.gz", "rt") as stream:
         first = stream.readline()
     with gzip.open(tiny / "tst.json.gz", "wt") as stream:

@@ -36,7 +36,7 @@ def code(plugin):
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """Where the one run of this module is kept."""
+    """The folder of the one run of this module."""
     return tmp_path_factory.mktemp("kept")
 
 

@@ -1,4 +1,4 @@
-"""What a run shows while it runs: on a terminal, and elsewhere."""
+"""Progress of a run, on a terminal and elsewhere."""
 
 import io
 import sys

@@ -24,7 +24,7 @@ BOARD = Path(__file__).parents[2] / "leaderboards"
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """Where the one run of this module is kept."""
+    """The folder of the one run of this module."""
     return tmp_path_factory.mktemp("kept")
 
 
@@ -110,7 +110,7 @@ def test_what_cannot_be_exported_is_refused(inside, runs, tiny):
         assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
 
 
-def changed(runs, hits, processor=None):
+def alter_ranks(runs, hits, processor=None):
     """The record with so many true pairs lost from the first place, of another machine perhaps."""
     store = Store(runs)
     (record,) = store.records()
@@ -154,14 +154,14 @@ def test_a_cell_is_reproduced_and_a_changed_figure_is_found(inside, runs, tiny):
     assert inside("reproduce", *words, "--out", "again").returncode == 0
     assert log.stat().st_mtime_ns > before
     # One instance of 30 is 3 points: too many on the same machine, not significant on another one.
-    changed(runs, 1)
+    alter_ranks(runs, 1)
     ended = inside("reproduce", *words, "--out", "again")
     assert ended.returncode == 1
     assert "differs: the largest change is +3.333 points of P@1, and 0.05 are allowed" in ended.stdout
-    changed(runs, 0, "another processor")
+    alter_ranks(runs, 0, "another processor")
     ended = inside("reproduce", *words, "--out", "again")
     assert (ended.returncode, "agrees" in ended.stdout) == (0, True), ended.stdout
-    changed(runs, 20)
+    alter_ranks(runs, 20)
     ended = inside("reproduce", *words, "--out", "again")
     assert (ended.returncode, "differs" in ended.stdout) == (1, True), ended.stdout
     for words, said in (
@@ -176,7 +176,7 @@ def test_a_cell_is_reproduced_and_a_changed_figure_is_found(inside, runs, tiny):
 def test_what_a_gpu_made_a_cpu_of_its_machine_need_not_repeat_to_the_digit(runs, tmp_path, gpu):
     fresh = Store(shutil.copytree(runs, tmp_path / "fresh"))
     (after,) = fresh.records()
-    changed(runs, 1)
+    alter_ranks(runs, 1)
     store = Store(runs)
     (before,) = store.records()
     measured = msgspec.structs.replace(before.measured, peak_gpu_memory_bytes=2**30 if gpu else None)
@@ -186,18 +186,18 @@ def test_what_a_gpu_made_a_cpu_of_its_machine_need_not_repeat_to_the_digit(runs,
 
 @pytest.mark.parametrize("ranks", [True, False])
 def test_other_propensity_constants_change_nothing_that_is_compared(runs, ranks):
-    """Those of a card may change after a record was made; the record's figures are computed with the new ones."""
-    changed(runs, 5)
+    """Constants of a card may change after a record was made; the record's figures are computed with the new ones."""
+    alter_ranks(runs, 5)
     store = Store(runs)
     (record,) = store.records()
 
-    def scored(constants):
+    def score_again(constants):
         (scores,) = evaluations([record], store, record.protocol.filter, constants)
         figures = msgspec.structs.replace(record.metrics[record.protocol.filter], values=scores.values)
         protocol = msgspec.structs.replace(record.protocol, propensity=constants)
         return msgspec.structs.replace(record, metrics={record.protocol.filter: figures}, protocol=protocol)
 
-    before, after = scored(record.protocol.propensity), scored((5.0, 0.1))
+    before, after = score_again(record.protocol.propensity), score_again((5.0, 0.1))
     name = record.protocol.filter
     assert before.metrics[name].values["PSP@1"] != after.metrics[name].values["PSP@1"]
     if not ranks:
@@ -343,19 +343,19 @@ def test_a_parameter_that_was_added_is_named_and_other_data_are_refused(inside, 
 
 
 def test_records_are_looked_for_on_the_board_of_a_clone_and_else_in_runs(inside, tmp_path):
-    def said():
+    def read_error():
         return inside("reproduce", "0" * 12).stderr
 
-    assert "no runs folder at runs (--runs is the folder that `xmcbench run` wrote)" in said()
+    assert "no runs folder at runs (--runs is the folder that `xmcbench run` wrote)" in read_error()
     (tmp_path / "leaderboards").mkdir()  # pages that `xmcbench leaderboard --runs runs --out leaderboards` wrote
-    assert "no runs folder at runs" in said()
+    assert "no runs folder at runs" in read_error()
     (tmp_path / "runs").mkdir()
-    assert "no record in runs with a key that begins with '000000000000'" in said()
+    assert "no record in runs with a key that begins with '000000000000'" in read_error()
     (tmp_path / "leaderboards" / "records").mkdir()
-    assert "no record in leaderboards with a key that begins with '000000000000'" in said()
+    assert "no record in leaderboards with a key that begins with '000000000000'" in read_error()
 
 
-def interrupted(*_, **__):
+def interrupt(*_, **__):
     raise OSError("the server is gone")
 
 
@@ -383,9 +383,9 @@ def test_records_as_runs_of_mlflow(inside, runs, monkeypatch):
     assert run.data.tags["xmcbench.reproduce"] == f"xmcbench reproduce {record.key[:12]} --runs runs"
     assert run.info.status == "FINISHED"
     assert run.info.end_time - run.info.start_time == int(1000 * record.measured.total_s)
-    # An export that was interrupted leaves a run without figures, and the next one is whole.
+    # An export that was interrupt leaves a run without figures, and the next one is whole.
     with monkeypatch.context() as changed:
-        changed.setattr(MlflowClient, "log_batch", interrupted)
+        changed.setattr(MlflowClient, "log_batch", interrupt)
         assert inside("export", "mlflow", "--to", "again").returncode == 1
     assert inside("export", "mlflow", "--to", "again").stdout == "1 record in again\n"
     Path("file").write_text("")

@@ -16,7 +16,7 @@ from xmcbench.storage.canonical import sha256_file, sha256_json
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """Where the one run of this module is kept."""
+    """The folder of the one run of this module."""
     return tmp_path_factory.mktemp("kept")
 
 
@@ -190,11 +190,11 @@ def test_what_a_record_calls_its_dataset_is_a_name_or_named_by_the_user(inside, 
     path = one_of(runs)
     name = f"lf-debian-2k?documents={quote(str(secret), safe='')}"
 
-    def renamed(record, _):
+    def rename_dataset(record, _):
         record["cell"]["dataset"] = name
         record["key"] = sha256_json(record["cell"])
 
-    forged(renamed)(path)
+    forge(rename_dataset)(path)
     ended = inside("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny, "--check")
     assert ended.returncode == 1
     assert "there is no dataset lf-debian-2k?documents=" in ended.stderr
@@ -215,7 +215,7 @@ def test_another_record_of_a_cell_is_replaced_on_demand_alone(inside, tiny, runs
     assert (again.returncode, again.stdout.count("already there: "), "added" in again.stdout) == (0, 4, False)
     assert inside(*adding, "--check").stdout == again.stdout
     path = one_of(runs)
-    forged(lambda record, _: record["measured"].update(started="2001-02-03T04:05:06+00:00"))(path)
+    forge(lambda record, _: record["measured"].update(started="2001-02-03T04:05:06+00:00"))(path)
     there = tmp_path / "board" / path.relative_to(runs)
     before = there.read_bytes()
     ended = inside(*adding)
@@ -230,7 +230,7 @@ def test_another_record_of_a_cell_is_replaced_on_demand_alone(inside, tiny, runs
 def test_of_two_records_of_a_cell_that_are_sent_at_once_the_second_is_refused(inside, tiny, runs, tmp_path):
     again = shutil.copytree(runs, tmp_path / "again")
     path = one_of(again)
-    forged(lambda record, _: record["measured"].update(started="2001-02-03T04:05:06+00:00"))(path)
+    forge(lambda record, _: record["measured"].update(started="2001-02-03T04:05:06+00:00"))(path)
     ended = inside("leaderboard", "add", "sent", "again", "--out", "board", "--dataset", tiny)
     assert (ended.returncode, ended.stdout.count("added: ")) == (1, 4)
     place = path.relative_to(again)
@@ -300,7 +300,7 @@ def test_a_digit_changed_by_hand_is_named_by_check_and_by_add(inside, tiny, runs
         assert "checksum mismatch" in ended.stderr
 
 
-def forged(change):
+def forge(change):
     """A change of a record, sealed again as somebody would who knows how."""
 
     def forge(path):
@@ -328,7 +328,7 @@ def _better_predictions(record, path):
     record["predictions"]["sha256"] = sha256_file(file)
 
 
-def _named_out_of_the_board(record, path):
+def _name_elsewhere(record, path):
     record["cell"]["method"] = "../../../../elsewhere"
     record["key"] = sha256_json(record["cell"])
 
@@ -361,42 +361,42 @@ def _shallow(record, _):
 
 
 FORGERIES = {
-    "no measurements": (forged(lambda record, _: record.pop("measured")), "missing required field `measured`"),
-    "a name that is a path": (forged(_named_out_of_the_board), "is not a valid file name"),
-    "a dataset of another name": (forged(_of_another_name), "its dataset is TINY, but this one is tiny"),
-    "a title": (forged(lambda record, _: record["method"].update(title="MACLR")), "its method's title is 'MACLR'"),
-    "a budget": (forged(lambda record, _: record["method"].update(variant="paper, 9 steps")), "its variant is 'paper"),
+    "no measurements": (forge(lambda record, _: record.pop("measured")), "missing required field `measured`"),
+    "a name that is a path": (forge(_name_elsewhere), "is not a valid file name"),
+    "a dataset of another name": (forge(_of_another_name), "its dataset is TINY, but this one is tiny"),
+    "a title": (forge(lambda record, _: record["method"].update(title="MACLR")), "its method's title is 'MACLR'"),
+    "a budget": (forge(lambda record, _: record["method"].update(variant="paper, 9 steps")), "its variant is 'paper"),
     "chance left out": (
-        forged(lambda record, _: record["method"].update(deterministic=False)),
+        forge(lambda record, _: record["method"].update(deterministic=False)),
         "its method's deterministic is False",
     ),
-    "the title of another": (forged(_another_method), "looks like that of tfidf"),
+    "the title of another": (forge(_another_method), "looks like that of tfidf"),
     "a time": (
-        forged(lambda record, _: record["measured"].update(predict_ms_per_instance=-5.0)),
+        forge(lambda record, _: record["measured"].update(predict_ms_per_instance=-5.0)),
         "$.measured.predict_ms_per_instance",
     ),
     "a path": (
-        forged(lambda record, _: record["predictions"].update(file="/etc/passwd")),
+        forge(lambda record, _: record["predictions"].update(file="/etc/passwd")),
         "its predictions are /etc/passwd, and should be predictions/tiny/",
     ),
-    "a figure": (forged(_higher), "its metrics.none.views.head.values.P@1 is 0.875"),
-    "other predictions": (forged(_better_predictions), "but its predictions give"),
+    "a figure": (forge(_higher), "its metrics.none.views.head.values.P@1 is 0.875"),
+    "other predictions": (forge(_better_predictions), "but its predictions give"),
     "counts": (
-        forged(lambda record, _: record["counts"].update(test=29)),
+        forge(lambda record, _: record["counts"].update(test=29)),
         "its counts.test is 29, but its predictions give 30",
     ),
-    "a filter": (forged(_of_another_filter), "its metrics.self is "),
+    "a filter": (forge(_of_another_filter), "its metrics.self is "),
     "propensities": (
-        forged(lambda record, _: record["protocol"].update(propensity=[0.6, 2.6])),
+        forge(lambda record, _: record["protocol"].update(propensity=[0.6, 2.6])),
         "its protocol.propensity[0] is 0.6, but its predictions give 0.55",
     ),
     "protocol": (
-        forged(lambda record, _: record["protocol"].update(version=VERSION - 1)),
+        forge(lambda record, _: record["protocol"].update(version=VERSION - 1)),
         f"metric protocol {VERSION - 1}, not {VERSION}",
     ),
-    "a subset": (forged(_another_subset), "its subset is not the one that its setting and seed select"),
+    "a subset": (forge(_another_subset), "its subset is not the one that its setting and seed select"),
     "ranks of others": (
-        forged(lambda record, _: record["ranks"].update(sha256="0" * 64)),
+        forge(lambda record, _: record["ranks"].update(sha256="0" * 64)),
         f"its ranks.sha256 is {'0' * 64}, but",
     ),
     "no predictions": (lambda path: shutil.rmtree(path.parents[3] / "predictions"), "are missing"),
@@ -404,7 +404,7 @@ FORGERIES = {
         lambda path: (path.parents[3] / json.loads(path.read_text())["predictions"]["file"]).write_bytes(b"x"),
         "is not a prediction file",
     ),
-    "a depth that cuts what the filter leaves": (forged(_shallow), "predictions have the shapes"),
+    "a depth that cuts what the filter leaves": (forge(_shallow), "predictions have the shapes"),
 }
 
 
@@ -506,7 +506,7 @@ def test_what_cannot_be_shown_or_looks_like_another_is_refused_and_the_rest_goes
             record["ranks"]["file"] = name.replace("predictions", "ranks")
             (root / before).rename(root / name)
 
-        forged(change)(path)
+        forge(change)(path)
     words = ("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
     checked = inside(*words, "--check")
     assert checked.returncode == 1

@@ -77,7 +77,7 @@ def test_completion(inside, shell):
 
 
 def test_completion_in_a_shell(inside, tmp_path):
-    """What bash offers behind `xmcbench cl` and behind `xmcbench run --me`."""
+    """Completions of bash after `xmcbench cl` and `xmcbench run --me`."""
     (tmp_path / "completion").write_text(inside("--print-completion", "bash").stdout)
     script = r"""
     source completion
@@ -299,10 +299,10 @@ def test_doctor_examines_this_machine(xmcbench, plugin):
 
 
 def test_doctor_examines_a_machine_whose_cache_cannot_be_reached(inside, monkeypatch):
-    def refused(_):
+    def refuse(_):
         raise PermissionError("no search permission")
 
-    monkeypatch.setattr("shutil.disk_usage", refused)
+    monkeypatch.setattr("shutil.disk_usage", refuse)
     ended = inside("doctor", "--json")
     assert json.loads(ended.stdout)["cache"]["free_gib"] is None, ended.stderr
     assert f"\n  {'free_gib':24}unknown\n" in inside("doctor").stdout

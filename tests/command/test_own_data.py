@@ -47,7 +47,7 @@ def test_a_table_without_a_split_is_run_and_the_record_says_so(inside, tiny, tmp
 
 
 def test_every_command_reads_the_columns_of_a_table(inside, tiny, tmp_path):
-    """Those that read it again did not know its columns, and its default ones are not there."""
+    """Processes that read the table again did not know its columns, and the default ones do not exist."""
     path = tmp_path / "stories.csv"
     dataset = load_dataset(tiny)
     with path.open("w", newline="") as stream:

@@ -193,7 +193,7 @@ def test_a_cell_in_trouble_is_one_row_and_the_rest_go_on(inside, tiny, plugin, t
 
 
 def test_the_line_of_a_failed_cell_ends_with_the_last_line_of_its_log(inside, tiny, plugin):
-    """What the reason does not say already: the last words of a process that could say nothing else."""
+    """The last words of a process are shown where the reason does not have them."""
     source = (
         TROUBLE
         + """
@@ -239,7 +239,7 @@ def test_ctrl_c_keeps_finished_cells_and_ends_the_running_one(tiny, plugin, tmp_
 
 
 def _belongs(process, folder):
-    """Whether a process of the run is still there: those of cells and that which scores stand in its folder."""
+    """Return whether a process of the run exists: cells and the scorer have its folder as working directory."""
     try:
         return process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid()
     except psutil.Error:

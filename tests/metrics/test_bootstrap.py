@@ -94,7 +94,7 @@ def test_few_hits_of_few_rows():
 
 
 def misses(values, true, seed):
-    """How many intervals of the columns [rows, studies] are below the true value, and how many are above it."""
+    """Count the intervals of the columns [rows, studies] below and above the true value."""
     found = bootstrap.intervals(dict(enumerate(values.T.copy())), {}, seed).values()
     return np.array([sum(high < true for _, high, _ in found), sum(low > true for low, _, _ in found)])
 
@@ -196,24 +196,24 @@ def test_draws_are_kept_for_the_next_values_of_as_many_rows(monkeypatch):
     monkeypatch.setattr(bootstrap, "_drawn", lambda *what: drawn.append(what[:2]) or fresh(*what))
     values = {rows: np.linspace(0, 1, rows) ** 2 for rows in (20, 30)}
 
-    def found(rows, seed=0):
+    def find_interval(rows, seed=0):
         return bootstrap.intervals({"P@1": values[rows]}, {}, seed)
 
-    first = found(20)
-    assert found(20) == first
-    found(30)
-    found(20, seed=1)
+    first = find_interval(20)
+    assert find_interval(20) == first
+    find_interval(30)
+    find_interval(20, seed=1)
     assert drawn == [(20, 0), (30, 0), (20, 1)]
-    assert found(20) == first
+    assert find_interval(20) == first
     # What does not fit any longer is drawn again, and what never fits is not kept.
     monkeypatch.setattr(bootstrap, "_KEPT", 50 * bootstrap.SAMPLES)
-    found(30, seed=1)
+    find_interval(30, seed=1)
     assert list(bootstrap._kept) == [(20, 0), (30, 1)]
-    assert found(20) == first
+    assert find_interval(20) == first
     assert len(drawn) == 4
     monkeypatch.setattr(bootstrap, "_KEPT", 0)
     bootstrap._kept.clear()
-    assert found(20) == first
+    assert find_interval(20) == first
     assert not bootstrap._kept
 
 

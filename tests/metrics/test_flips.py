@@ -22,7 +22,7 @@ def draw(rows, seed):
     return difference, 0.5 + random.random_sample(rows)
 
 
-def trying_every_sign(difference):
+def try_every_sign(difference):
     sums = [np.dot(signs, difference) for signs in itertools.product((1, -1), repeat=len(difference))]
     return np.mean([abs(flipped) >= abs(difference.sum()) - 1e-12 for flipped in sums])
 
@@ -32,7 +32,7 @@ def test_p_is_that_of_drawn_flips():
     p = verdict(difference).p
     assert p != verdict(difference, seed=1).p
     assert p * 10_001 == pytest.approx(round(p * 10_001))
-    assert p == pytest.approx(trying_every_sign(difference), abs=0.01)
+    assert p == pytest.approx(try_every_sign(difference), abs=0.01)
 
 
 def test_p_is_never_zero():
@@ -102,7 +102,7 @@ def test_rounding_does_not_make_a_difference():
     assert verdict(difference).p == 1.0
     assert verdict(np.tile(difference, 5)).p == 1.0
     few = np.array([0.1, 0.2, 0.3, 0.3, -0.1, 0.2])
-    assert verdict(few).p == pytest.approx(trying_every_sign(few), abs=0.01)
+    assert verdict(few).p == pytest.approx(try_every_sign(few), abs=0.01)
 
 
 def test_every_sign_flipped_by_chance_is_as_far_from_everything():

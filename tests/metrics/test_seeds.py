@@ -201,12 +201,12 @@ def test_twenty_metrics_of_a_tie_seldom_have_a_significant_one(runs):
     random = np.random.RandomState(runs)
     wrong = 0
     for _ in range(400):
-        p = {metric: seeds.verdict(*matched_normal(random, runs), ONES, matched=True).p for metric in range(20)}
+        p = {metric: seeds.verdict(*draw_matched(random, runs), ONES, matched=True).p for metric in range(20)}
         wrong += min(holm(p).values()) < 0.05
     assert wrong / 400 <= 0.08  # two standard errors above 5% are 7.2%
 
 
-def matched_normal(random, runs):
+def draw_matched(random, runs):
     """Scores of equal methods, whose difference varies 5 times as much over seeds as over rows (25 times as variances).
 
     Two or three values seldom, but often enough, look as if the seed did not matter.
@@ -224,7 +224,7 @@ def matched_normal(random, runs):
     ],
 )
 def test_sides_of_unequal_variance(runs, kind, most):
-    """Where the seeds of one side matter four times as much, the level is not kept: 8% and 7%, as the text says."""
+    """If the seeds of one side matter four times as much, the level is 8% and 7%, as documented."""
     random = np.random.RandomState(runs)
     found = [seeds.verdict(*tie(random, runs, **kind), ONES, False) for _ in range(2_000)]
     assert 0.02 <= np.mean([verdict.p < 0.05 for verdict in found]) <= most
@@ -242,7 +242,7 @@ def test_a_ratio_of_sums_is_tested_as_often_as_promised():
 
 
 def test_a_test_over_rows_alone_would_not_do():
-    """What the seeds are for: run against run, a test over rows takes the luck of a seed for a better method."""
+    """Run against run, a test over rows mistakes the luck of a seed for a better method."""
     random = np.random.RandomState(9)
     pairs = [tie(random, 1, seeds_of_first=1.0) for _ in range(200)]
     differences = {name: first[0] - second[0] for name, (first, second) in enumerate(pairs)}

@@ -77,7 +77,7 @@ def test_p_is_that_of_the_t_test_where_that_holds():
 @pytest.mark.parametrize(("rows", "inside"), [(100, 30), (1_000, 100), (1_000, 450), (300, 50)])
 @pytest.mark.parametrize(("high", "low"), [(1.0, 0.0), (1.0, -1.0), (0.3, 0.1)])
 def test_a_slice_that_is_all_the_difference_is_the_clearest(rows, inside, high, low):
-    """Nothing varies inside or outside: its p was 1, or the least one, as the sums were rounded."""
+    """Without variation inside or outside, p was 1 or the least p, depending on rounding."""
     members = np.arange(rows) < inside
     differences = np.where(members, high, low)
     found = contrasts(differences, {"all": members}, permutations=199)["all"]

@@ -83,7 +83,7 @@ def recalls(random, studies, rows):
     return random.binomial(true, 0.05) / true, None, 0.05
 
 
-def skewed(random, studies, rows):
+def draw_skewed(random, studies, rows):
     return np.exp(random.normal(0, 1, (studies, rows))), None, np.exp(0.5)
 
 
@@ -100,9 +100,9 @@ def propensities(random, studies, rows):
 
 
 @pytest.mark.parametrize("rows", [30, 100])
-@pytest.mark.parametrize("draw", [hits, recalls, skewed, propensities])
+@pytest.mark.parametrize("draw", [hits, recalls, draw_skewed, propensities])
 def test_intervals_of_few_rows(draw, rows, monkeypatch):
-    """How many of 10,000 intervals are below or above the true value: BCa against percentile intervals.
+    """Compare how many of 10,000 intervals miss the true value: BCa and percentile intervals.
 
     2.5% each would be right. Percentile intervals are below far more often than above. No bootstrap interval helps
     where no row has a hit, as in 21% of the samples of 30 rows at a rate of 0.05: it is the value 0 alone.
@@ -155,15 +155,15 @@ def rarer(random, shape):
     return random.choice([1, -0.1, 0], shape, p=[0.03, 0.3, 0.67])
 
 
-def lopsided(random, shape):
+def draw_lopsided(random, shape):
     """A gain on one row in ten against a small loss on all others."""
     return random.choice([0.9, -0.1], shape, p=[0.1, 0.9])
 
 
 @pytest.mark.parametrize("rows", [10, 30, 100, 199, 200])
-@pytest.mark.parametrize("draw", [alike, smooth, rare, rarer, lopsided])
+@pytest.mark.parametrize("draw", [alike, smooth, rare, rarer, draw_lopsided])
 def test_differences_of_mean_0_on_few_rows(draw, rows):
-    """How many of 1,000 comparisons call them different: by their bounds, as below 200 rows, and by flipped signs."""
+    """Count significant differences in 1,000 comparisons: by bounds, as below 200 rows, and by flipped signs."""
     drawn = draw(np.random.RandomState(rows), (1_000, rows))
     rates = {}
     for test in (bounded, flips):
