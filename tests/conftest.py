@@ -1,4 +1,4 @@
-"""What every test stands on: no network, a cache of its own, and where real data would be."""
+"""Basis of every test: no network, a separate cache, and the place of real data."""
 
 import gzip
 import importlib.util
@@ -211,7 +211,7 @@ def tiny(tmp_path):
     }
     for name, lines in files.items():
         with gzip.open(folder / f"{name}.json.gz", "wt") as stream:
-            stream.writelines(json.dumps(each) + "\n" for each in lines)
+            stream.writelines(json.dumps(line) + "\n" for line in lines)
     return folder
 
 
@@ -299,7 +299,7 @@ def record():
             cell=cell,
             method=MethodFacts(
                 title=method.upper(),
-                variant=", ".join(f"{name}={each}" for name, each in parameters.items()),
+                variant=", ".join(f"{name}={value}" for name, value in parameters.items()),
                 supervision=supervision,
                 deterministic=deterministic,
                 source_sha256=sha256_json(code),

@@ -92,12 +92,12 @@ def test_a_run_is_records_and_runs_once(tiny, options, tmp_path):
     results = xmcbench.run(tiny, "fs", **words, options=watched)
     assert isinstance(results, Results)
     assert results.ok
-    assert [(each.cell.method, each.cell.seed) for each in results] == [
+    assert [(record.cell.method, record.cell.seed) for record in results] == [
         *(("popular", 0), ("popular", 1)),
         *(("bm25", 0), ("bm25", 1)),
     ]
     assert len(results) == 4
-    assert {each.cell.setting.slug for each in results} == {"fs-label-0.5"}
+    assert {record.cell.setting.slug for record in results} == {"fs-label-0.5"}
     assert results.records[0].cell.parameters == {"weight": 2.0}
     assert results.filter == "none"
     assert seen[:2] == [("Popular <b>&</b> (weight=2.0)", 0, None), ("Popular <b>&</b> (weight=2.0)", 0, "ok")]
@@ -164,15 +164,15 @@ def test_a_notebook_shows_a_table_and_what_failed_as_text(record):
     names = [cell.text for cell in page.iter("th") if cell.get("scope") == "row"]
     assert names == ["NAMED (alpha=<b>bold</b> & co)"] * 2  # metrics, costs
     assert "".join(next(page.iter("td")).itertext()) == "50.00 ±3.0"
-    assert [each.text for each in page.iter("p")] == ["LOST (alpha=<script>), seed 0: failed: ValueError: no"]
+    assert [element.text for element in page.iter("p")] == ["LOST (alpha=<script>), seed 0: failed: ValueError: no"]
     table = {"table", "caption", "span", "thead", "tbody", "tr", "th", "td", "small"}
-    assert {each.tag for each in page.iter()} == {"body", "div", "p"} | table
+    assert {element.tag for element in page.iter()} == {"body", "div", "p"} | table
 
 
 def test_an_instance_of_a_method_from_a_file(tiny, imported, popular):
     results = xmcbench.run(tiny, "full", methods=[imported.Popular(weight=3), BM25(k1=2), "tfidf"])
     assert results.ok
-    found = {each.cell.method: each.cell.parameters for each in results}
+    found = {record.cell.method: record.cell.parameters for record in results}
     assert list(found) == ["popular", "bm25", "tfidf"]
     assert found["popular"] == {"weight": 3.0}
     assert found["bm25"]["k1"] == 2.0
@@ -189,7 +189,7 @@ def test_an_instance_of_a_method_from_a_file(tiny, imported, popular):
         set={"popular": {"weight": -1}},
         options=Options(plugins=(popular,)),
     )
-    assert [(each.status, each.cell.parameters) for each in other] == [("failed", {"weight": -1.0})]
+    assert [(record.status, record.cell.parameters) for record in other] == [("failed", {"weight": -1.0})]
     assert not other.ok
 
 
@@ -223,12 +223,12 @@ def test_each_instance_is_a_row_beside_those_of_names(tiny, imported, popular):
     options = Options(plugins=(popular,))
     methods = ["popular", imported.Popular(weight=2), imported.Popular(weight=3), "bm25", imported.Popular(weight=2)]
     results = xmcbench.run(tiny, methods=methods, options=options)
-    assert [each.method.variant for each in results] == ["", "weight=2.0", "weight=3.0", ""]
-    assert [each.cell.parameters.get("weight") for each in results] == [1.0, 2.0, 3.0, None]
+    assert [record.method.variant for record in results] == ["", "weight=2.0", "weight=3.0", ""]
+    assert [record.cell.parameters.get("weight") for record in results] == [1.0, 2.0, 3.0, None]
     with_preset = xmcbench.run(tiny, methods=["bm25", BM25(b=0.5)], preset="lucene", options=options)
-    assert [each.method.variant for each in with_preset] == ["lucene", "b=0.5"]
+    assert [record.method.variant for record in with_preset] == ["lucene", "b=0.5"]
     by_set = xmcbench.run(tiny, methods=[imported.Popular()], set={"popular": {"weight": [4, 5]}}, options=options)
-    assert [each.cell.parameters for each in by_set] == [{"weight": 4.0}, {"weight": 5.0}]
+    assert [record.cell.parameters for record in by_set] == [{"weight": 4.0}, {"weight": 5.0}]
     drawn = xmcbench.curve(tiny, ["popular", imported.Popular(weight=2)], ratios=[0, 1], options=options)
     assert [line.name for line in drawn.curve("P@1").lines] == [results.records[0].name, results.records[1].name]
 
@@ -267,7 +267,7 @@ def test_a_wrong_argument_is_a_usage_error(tiny, call, message):
 
 def test_names_in_one_text_are_several_methods(tiny):
     """As on the command line and in a settings file."""
-    assert {each.cell.method for each in xmcbench.run(tiny, methods="tfidf, bm25")} == {"tfidf", "bm25"}
+    assert {record.cell.method for record in xmcbench.run(tiny, methods="tfidf, bm25")} == {"tfidf", "bm25"}
 
 
 def test_instances_that_cannot_run(tiny, plugin, imported):
@@ -301,7 +301,9 @@ def test_all_leaves_out_what_cannot_run(tiny, options, monkeypatch):
     monkeypatch.setattr(BM25, "require", lambda self: (_ for _ in ()).throw(Unavailable("no bm25", "get it")))
     monkeypatch.setattr("xmcbench.experiment.execute", lambda *_: ())
     results = xmcbench.run(tiny, options=options)
-    assert [str(each) for each in results.skipped if each.method == "bm25"] == ["bm25 is left out: no bm25 (get it)"]
+    assert [str(skipped) for skipped in results.skipped if skipped.method == "bm25"] == [
+        "bm25 is left out: no bm25 (get it)"
+    ]
     with pytest.raises(Unavailable, match="no bm25"):
         xmcbench.run(tiny, methods=["bm25"], options=options)
 
@@ -331,7 +333,7 @@ def test_arguments_may_be_of_numpy_and_paths_may_be_texts(tiny, tmp_path):
     options = Options(runs=str(tmp_path / "elsewhere"))
     made = xmcbench.run(tiny, methods="bm25", seed=np.arange(1), options=options)
     assert made.ok
-    assert [each.cell.seed for each in xmcbench.run(tiny, methods="bm25", seed=np.int64(0), options=options)] == [0]
+    assert [record.cell.seed for record in xmcbench.run(tiny, methods="bm25", seed=np.int64(0), options=options)] == [0]
     compared = xmcbench.compare("bm25", "bm25", seed=0, runs=options.runs)
     assert compared.first.seeds == [0]
 
@@ -377,7 +379,7 @@ def test_limits_are_numbers_that_a_machine_can_have(limits):
 
 def test_a_curve_has_its_points_and_says_what_is_missing(tiny, options, tmp_path):
     drawn = xmcbench.curve(tiny, ["popular", "bm25"], ratios=[1, 0, 0.5], seed=(0, 1), by="pair", options=options)
-    slugs = sorted(f"{each.cell.method} {each.cell.setting.slug} {each.cell.seed}" for each in drawn)
+    slugs = sorted(f"{record.cell.method} {record.cell.setting.slug} {record.cell.seed}" for record in drawn)
     assert slugs == [
         "bm25 ez 0",
         *(f"popular {slug} {seed}" for slug in ("ez", "fs-pair-0.5", "full") for seed in (0, 1)),
@@ -387,8 +389,8 @@ def test_a_curve_has_its_points_and_says_what_is_missing(tiny, options, tmp_path
     (flat,) = [line for line in made.lines if line.flat]
     (line,) = [line for line in made.lines if not line.flat]
     assert (flat.name, line.name) == ("BM25", "Popular <b>&</b>")
-    records = [each for each in drawn if each.cell.setting.kind == "full"]
-    assert line.points[1].value == pytest.approx(np.mean([each.metrics["none"].values["P@1"] for each in records]))
+    records = [record for record in drawn if record.cell.setting.kind == "full"]
+    assert line.points[1].value == pytest.approx(np.mean([record.metrics["none"].values["P@1"] for record in records]))
     files = drawn.draw(["P@1", "R@10"], tmp_path / "figures")
     with pytest.raises(UnknownName, match="unknown metric 'p@1'"):
         drawn.draw(["p@1"], tmp_path / "figures")
@@ -409,8 +411,11 @@ def test_a_curve_has_its_points_and_says_what_is_missing(tiny, options, tmp_path
 
 
 def test_a_curve_of_nothing(tiny, options):
-    for methods in ("all", ["all", "bm25"]):
-        with pytest.raises(UsageError, match="a curve needs the names of its methods"):
+    for methods, message in (
+        ("all", "a curve needs the names of its methods"),
+        (["all", "bm25"], "cannot be combined"),
+    ):
+        with pytest.raises(UsageError, match=message):
             xmcbench.curve(tiny, methods, options=options)
     with pytest.raises(UsageError, match=r"selects nothing|outside"):
         xmcbench.curve(tiny, "xr-linear", ratios=[2.0], options=options)
@@ -441,7 +446,7 @@ def test_an_ablation_has_its_rows_in_order(tiny, plugin):
     made = xmcbench.ablation(tiny, "switched", seed=[0, 1], options=options)
     assert list(made.by_row) == ["none", "both", "one"]
     assert made.changes == {"none": {"up": False}, "both": {"up": True, "twice": True}, "one": {"up": True}}
-    assert {row: [each.cell.seed for each in records] for row, records in made.by_row.items()} == {
+    assert {row: [record.cell.seed for record in records] for row, records in made.by_row.items()} == {
         row: [0, 1] for row in made.by_row
     }
     lines = [line.split() for line in str(made).splitlines()]
@@ -486,12 +491,12 @@ def test_two_rows_compared(tiny, options):
     frame = found.frame()
     assert list(frame.index) == [name for name in METRICS if name in found.differences]
     assert list(frame.columns)[:3] == ["first", "second", "delta"]
-    for name, each in found.differences.items():
-        assert frame.loc[name, "first"] == each.first <= 1
-        assert frame.loc[name, "delta"] == pytest.approx(each.first - each.second)
+    for name, difference in found.differences.items():
+        assert frame.loc[name, "first"] == difference.first <= 1
+        assert frame.loc[name, "delta"] == pytest.approx(difference.first - difference.second)
         assert frame.loc[name, "p_holm"] == found.adjusted[name]
     assert (found.filter, found.instances, found.unpaired) == ("none", 30, "")
-    assert [each.name for each in (found.first.records[0], found.second.records[0])] == ["BM25", "Popular <b>&</b>"]
+    assert [record.name for record in (found.first.records[0], found.second.records[0])] == ["BM25", "Popular <b>&</b>"]
     assert "cell.method: bm25 | popular" in str(found)
     assert found.problems == ((), ())
     turned = xmcbench.compare("popular", "bm25", runs="runs", dataset=str(tiny), setting="full", seed=[0])
@@ -539,6 +544,6 @@ def test_the_filter_is_that_of_the_card_unless_another_is_named(tiny):
     """Label 0 is removed from the first instance, of which it is a true label."""
     (tiny / "filter_labels_test.txt").write_text("0 0\n")
     (tiny / "card.toml").write_text('name = "Tiny"\nslug = "tiny"\nfilter = "file"\n')
-    default, named, none = (xmcbench.evaluate(perfect(), tiny, filter=each) for each in (None, "file", "none"))
+    default, named, none = (xmcbench.evaluate(perfect(), tiny, filter=name) for name in (None, "file", "none"))
     assert default.values == named.values
     assert none.values["R@3"] == 1 > default.values["R@3"]

@@ -103,7 +103,7 @@ def test_a_constant_of_tfidf_makes_all_that_uses_it_stale_and_a_refresh_changes_
     assert stale(marked) == {"TF-IDF", "XR-Linear"}
     assert (figures(marked), same) == (figures(printed), logs)
     listed = json.loads(tree.python("-m", "xmcbench", "ls", "results", "--json"))
-    assert {each["method"].partition(" (")[0]: each["status"] for each in listed} == {
+    assert {result["method"].partition(" (")[0]: result["status"] for result in listed} == {
         "BM25": "ok",
         "TF-IDF": "stale",
         "XR-Linear": "stale",
@@ -133,9 +133,9 @@ def test_a_change_of_the_metrics_changes_the_figures_and_runs_no_cell(tree, made
     assert (stale(marked), same) == (set(), logs)
     for method, record in tree.records().items():
         assert record["measured"] == before[method]["measured"]
-        for name, each in record["metrics"].items():
+        for name, scored in record["metrics"].items():
             old = before[method]["metrics"][name]["values"]
-            assert each["values"] == {
+            assert scored["values"] == {
                 metric: pytest.approx(value / (2 if metric.startswith("R") else 1)) for metric, value in old.items()
             }
     tree.change("metrics/evaluation.py", "counts[k] / true_labels / 2 for", "counts[k] / true_labels for")
@@ -204,7 +204,7 @@ assert "torch" not in sys.modules
 
 
 def test_a_constant_of_a_loss_gives_other_keys_to_what_trains_with_it(tree):
-    """What is trained by it has other artifacts and is stale; nothing is trained, or even imported, to find out."""
+    """Methods trained by changed code have other artifacts and are stale, which is found without training or import."""
     before = json.loads(tree.python("-c", KEYS))
     tree.change("methods/encoder/losses.py", "candidates.T / temperature", "candidates.T / (2 * temperature)")
     after = json.loads(tree.python("-c", KEYS))

@@ -1,4 +1,4 @@
-"""Which runs of two rows are taken as belonging together."""
+"""Pairing of the runs of two rows."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,6 +39,6 @@ def test_another_default_filter_is_no_obstacle_where_a_filter_is_named(record, a
     one = record()
     figures = as_json(one)["metrics"]["self"]
     other = altered(one, (("metrics", "none"), figures), (("protocol", "filter"), "none"))
-    rows = [Selected((each,), Store(Path("runs"))) for each in (one, other)]
+    rows = [Selected((record,), Store(Path("runs"))) for record in (one, other)]
     assert comparison.obstacle(*rows) == "filters: self and none"
     assert not comparison.obstacle(*rows, "none")

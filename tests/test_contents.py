@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from xmcbench import Method
-from xmcbench.contents import contents, identifying_values
+from xmcbench.contents import contents, identity_values
 from xmcbench.errors import UsageError
 from xmcbench.methods.encoder import hub
 from xmcbench.methods.encoder.backbone import MINILM, model_input
@@ -90,7 +90,7 @@ def test_a_folder_with_too_many_files_is_refused(tmp_path, monkeypatch):
 def test_other_values_keep_their_name(table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "none").write_text("a file that is called like the default")
-    assert identifying_values(Reader(table=table)) == {"table": table, "steps": 1}
+    assert identity_values(Reader(table=table)) == {"table": table, "steps": 1}
 
 
 def test_the_two_names_of_weights_that_are_verified_need_no_content():

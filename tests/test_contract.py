@@ -31,7 +31,7 @@ SKIPPED = Finding("the other checks", "skipped", "the method fails the same way"
 @pytest.mark.parametrize("name", ["tfidf", "bm25", "xr-linear"])
 def test_built_in_methods_hold_it(name):
     found = check(CheckRequest(name=name, time_s=250))
-    assert [each.status for each in found] == ["ok"] * len(found)
+    assert [finding.status for finding in found] == ["ok"] * len(found)
     assert found[0].name == "loads"
     assert found[-1].name == "is at chance where test pairs are random"
 
@@ -44,20 +44,20 @@ def no_cell(monkeypatch):
 
 @pytest.fixture
 def findings(tmp_path):
-    """What the process of a check finds about a method of a plug-in file, here in the process of the tests."""
+    """Run a check of a method of a plug-in file in the process of the tests."""
 
-    def checked(name, path, **values):
+    def run_check(name, path, **values):
         request, answer = tmp_path / "request.json", tmp_path / "findings.json"
         asked = CheckRequest(name=name, plugin=str(path), parameters=values)
         request.write_bytes(msgspec.json.encode(asked))
         contract.main(str(request), str(answer), str(tmp_path / "finished.json"))
         return msgspec.json.decode(answer.read_bytes(), type=list[Finding])
 
-    return checked
+    return run_check
 
 
 def broken(found):
-    return [each for each in found if each.status != "ok"]
+    return [finding for finding in found if finding.status != "ok"]
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def broken(found):
 def test_a_broken_contract_is_found(plugin, findings, body, failed, reason):
     path = plugin(BROKEN.format(name="Broken", body=body))
     found = broken(findings("broken", path))
-    assert {each.status for each in found if each != SKIPPED} == {"failed"}
-    assert [failed in each.name for each in found].count(True) == 1
-    assert any(reason in each.reason for each in found)
+    assert {finding.status for finding in found if finding != SKIPPED} == {"failed"}
+    assert [failed in finding.name for finding in found].count(True) == 1
+    assert any(reason in finding.reason for finding in found)
     assert broken(findings("base", path)) == []
 
 
@@ -118,11 +118,11 @@ def test_an_error_of_the_methods_own_is_placed_once(plugin, findings):
 def test_a_reason_that_a_cell_gives_without_its_place_is_said_once(tmp_path, monkeypatch):
     reasons = ["ValueError: x (f.py:3)", "", "ValueError: xy", "ValueError: x", "ValueError: z"]
     monkeypatch.setattr(
-        contract, "_findings", lambda _: (Finding("a", "failed" if each else "ok", each) for each in reasons)
+        contract, "_findings", lambda _: (Finding("a", "failed" if reason else "ok", reason) for reason in reasons)
     )
     write_json(tmp_path / "asked", {"name": "a"})
     contract.main(*(str(tmp_path / name) for name in ("asked", "answered", "finished")))
-    said = [each["reason"] for each in json.loads((tmp_path / "answered").read_text())]
+    said = [finding["reason"] for finding in json.loads((tmp_path / "answered").read_text())]
     assert said == [*reasons[:3], SKIPPED.reason]
 
 
@@ -239,7 +239,7 @@ def test_a_method_that_has_read_the_test_pairs_is_found(plugin, findings, tmp_pa
 
     monkeypatch.setattr(contract, "_write_random", leak)
     path = plugin(BROKEN.format(name="Broken", body=body.strip()))
-    (only,) = [each for each in broken(findings("broken", path)) if "chance" in each.name]
+    (only,) = [finding for finding in broken(findings("broken", path)) if "chance" in finding.name]
     assert only.status == "failed"
     assert "400 of 400 random test pairs are at rank 1; by chance there would be 20" in only.reason
     assert broken(findings("base", path)) == []
@@ -328,7 +328,7 @@ def test_it_is_checked_under_a_preset(tmp_path, plugin):
         )
         contract.main(str(tmp_path / "request.json"), str(found), str(tmp_path / "finished.json"))
         failed = broken(msgspec.json.decode(found.read_bytes(), type=list[Finding]))
-        assert [each.reason.partition(" ")[0] for each in failed[:1]] == [reason] * bool(reason)
+        assert [finding.reason.partition(" ")[0] for finding in failed[:1]] == [reason] * bool(reason)
 
 
 def test_the_command_line_asks_the_process(xmcbench, plugin):

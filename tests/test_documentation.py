@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from xmcbench import Artifacts, load_dataset
+from xmcbench.arguments import make_grids
 from xmcbench.command import request
 from xmcbench.command.main import VERBS, parser
 from xmcbench.command.settings_file import expand
 from xmcbench.contract import CheckRequest, check
-from xmcbench.experiment import only_ablation
+from xmcbench.experiment import Options, only_ablation
 from xmcbench.methods.bm25 import BM25
 from xmcbench.methods.tfidf import Tfidf
 from xmcbench.plugins.description import Description
@@ -43,23 +44,25 @@ def test_a_recipe_holds_the_contract(block, tmp_path):
     path = tmp_path / "recipe.py"
     path.write_text(block)
     (entry,) = from_file(path)
-    assert [each for each in check(CheckRequest(name=entry.name, plugin=str(path))) if each.status != "ok"] == []
+    assert [
+        finding for finding in check(CheckRequest(name=entry.name, plugin=str(path))) if finding.status != "ok"
+    ] == []
 
 
 def test_the_recipe_of_two_rankings_puts_the_first_one_first(tmp_path):
-    (block,) = [each for each in blocks("recipes.md") if "class Backup" in each]
+    (block,) = [block for block in blocks("recipes.md") if "class Backup" in block]
     (tmp_path / "recipe.py").write_text(block)
     (entry,) = from_file(tmp_path / "recipe.py")
     data = load_dataset("lf-debian-2k")
     new = data.test.take(np.arange(40))
 
-    def ranked(kind):
+    def rank_texts(kind):
         method = kind()
         method.artifacts = Artifacts(tmp_path / "store")
         method.fit(data.train, data.labels)
         return method.predict(new, 200).indices
 
-    found, first, second = (ranked(each) for each in (entry.method, Tfidf, BM25))
+    found, first, second = (rank_texts(method) for method in (entry.method, Tfidf, BM25))
     added = 0
     for row, one, other in zip(found.tolist(), first.tolist(), second.tolist(), strict=True):
         before = [label for label in one if label >= 0]
@@ -131,14 +134,15 @@ def test_a_command_names_known_flags_methods_and_parameters(page, command, regis
     given = [parser().parse_args(line) for line in expand(words, lambda: parser().below(words[0]).flags())]
     match words[0]:
         case "run":
-            grids = [request.grid(each, request.methods(each.methods)) for each in given]
+            grids, _ = make_grids([request.grid(line, line.methods) for line in given], Options())
             requests = requests_of(grids)
         case "curve":
             shares = [Setting.at(ratio, "label") for ratio in (0, 0.5, 1)]
-            grids = [request.grid(each, request.methods(each.methods), shares) for each in given]
+            grids, _ = make_grids([request.grid(line, line.methods) for line in given], Options(), shares)
             requests = requests_of([curve for grid in grids for curve in curve_grids(grid, registry)])
         case "ablation":
-            grids = [request.grid(each, (each.method or only_ablation(registry),)) for each in given]
+            methods = [line.method or only_ablation(registry) for line in given]
+            grids, _ = make_grids([*map(request.grid, given, ([name] for name in methods))], Options())
             requests = [row for grid in grids for _, row in ablation_rows(grid, registry)]
         case _:
             return

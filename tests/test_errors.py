@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from xmcbench import errors
-from xmcbench.errors import DataError, StorageError, UnknownName, UsageError, XmcbenchError, kind_of, of_kind, told
+from xmcbench.errors import DataError, StorageError, UnknownName, UsageError, XmcbenchError, kind_of, of_kind, summarize
 from xmcbench.records.record_json import DamagedRecord
 
 MADE = [
@@ -44,7 +44,7 @@ def test_an_error_of_a_plug_in_is_whole_after_pickle():
     assert str(pickle.loads(pickle.dumps(Empty()))) == ""
 
 
-@pytest.mark.parametrize("kind", ["", "Nothing", "Iterable", "told", "_FULL_DISK", "__name__"])
+@pytest.mark.parametrize("kind", ["", "Nothing", "Iterable", "summarize", "_FULL_DISK", "__name__"])
 def test_a_kind_that_there_is_not_is_an_error_of_any_kind(kind):
     again = of_kind(kind, "gone", "look")
     assert (type(again), str(again)) == (XmcbenchError, "gone (look)")
@@ -57,13 +57,13 @@ def test_another_process_raises_the_nearest_kind_of_error(error, kind):
 
 
 def test_every_kind_is_of_this_module():
-    for each in (XmcbenchError, UsageError, UnknownName):
-        assert getattr(errors, kind_of(each.__new__(each))) is each
+    for kind in (XmcbenchError, UsageError, UnknownName):
+        assert getattr(errors, kind_of(kind.__new__(kind))) is kind
 
 
 def test_what_an_error_of_somebody_else_says():
-    assert told(ValueError("two\nlines \x1b[31m")) == r"ValueError: two lines \x1b[31m"
-    assert told(KeyboardInterrupt()) == "KeyboardInterrupt"
+    assert summarize(ValueError("two\nlines \x1b[31m")) == r"ValueError: two lines \x1b[31m"
+    assert summarize(KeyboardInterrupt()) == "KeyboardInterrupt"
 
 
 def test_an_error_that_cannot_say_anything_has_its_class():
@@ -71,4 +71,4 @@ def test_an_error_that_cannot_say_anything_has_its_class():
         def __str__(self):
             raise AttributeError("message")
 
-    assert told(Mute()) == "Mute"
+    assert summarize(Mute()) == "Mute"

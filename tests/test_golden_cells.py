@@ -76,10 +76,10 @@ class Files:
     def __init__(self):
         train, test, labels = read("trn"), read("tst"), read("lbl")
         self.rows, self.labels = len(test), len(labels)
-        self.training = [(row, label) for row, each in enumerate(train) for label in sorted(each["target_ind"])]
-        self.true = {row: {*each["target_ind"]} for row, each in enumerate(test) if each["target_ind"]}
+        self.training = [(row, label) for row, instance in enumerate(train) for label in sorted(instance["target_ind"])]
+        self.true = {row: {*instance["target_ind"]} for row, instance in enumerate(test) if instance["target_ind"]}
         self.frequency = np.bincount([label for _, label in self.training], minlength=self.labels)
-        own = [{label for label, other in enumerate(labels) if other["uid"] == each["uid"]} for each in test]
+        own = [{label for label, other in enumerate(labels) if other["uid"] == instance["uid"]} for instance in test]
         listed = [set() for _ in test]
         for line in (FOLDER / "filter_labels_test.txt").read_text().splitlines():
             row, label = map(int, line.split())
@@ -90,7 +90,7 @@ class Files:
         c = (math.log(len(train)) - 1) * (b + 1) ** a
         self.weights = [1 + c * math.exp(-a * math.log(count + b)) for count in self.frequency]
 
-    def drawn(self, setting, seed):
+    def draw_pairs(self, setting, seed):
         """The pairs that a setting and a seed let a method see; None at zero shot."""
         if setting == "ez":
             return None
@@ -169,7 +169,7 @@ def test_every_cell_saw_the_draw_of_its_seed(cells, files, setting):
     assert {*made} == {(method, seed) for method in METHODS for seed in (0, 1)}
     subsets = []
     for (method, seed), (record, predicted) in made.items():
-        drawn = files.drawn(setting, seed)
+        drawn = files.draw_pairs(setting, seed)
         assert record["status"] == "ok"
         # 100 are scored after the longest filter has taken its 17.
         assert predicted.shape == (113, 117)
@@ -190,7 +190,7 @@ def test_every_cell_saw_the_draw_of_its_seed(cells, files, setting):
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_every_figure_is_that_of_trec_eval(cells, files, setting):
     for (_, seed), (record, predicted) in cells(setting).items():
-        groups = files.groups(files.drawn(setting, seed))
+        groups = files.groups(files.draw_pairs(setting, seed))
         assert {*record["metrics"]} == {"none", "self", "file"}
         assert record["protocol"]["filter"] == "file"
         for name, said in record["metrics"].items():
@@ -200,14 +200,14 @@ def test_every_figure_is_that_of_trec_eval(cells, files, setting):
                 for place, row in enumerate(predicted)
             ]
             compare(said, files, lists, files.true)
-            members = {group: restricted(files.true, labels) for group, labels in groups.items()}
+            members = {group: restrict(files.true, labels) for group, labels in groups.items()}
             assert {*said["views"]} == {group for group, true in members.items() if true}
             for group, figures in said["views"].items():
                 compare(figures, files, lists, members[group])
 
 
-def restricted(true, labels):
-    return {row: kept for row, each in true.items() if (kept := each & labels)}
+def restrict(true, labels):
+    return {row: kept for row, labels_of in true.items() if (kept := labels_of & labels)}
 
 
 def compare(said, files, lists, true):
@@ -221,7 +221,7 @@ def compare(said, files, lists, true):
     expected = {}
     for measure in next(iter(scores.values())):
         family, _, k = measure.rpartition("_")
-        expected[f"{families[family]}@{k}"] = sum(each[measure] for each in scores.values()) / len(true)
+        expected[f"{families[family]}@{k}"] = sum(of_query[measure] for of_query in scores.values()) / len(true)
     for k in (1, 3, 5):
         found = [label for row, labels in true.items() for label in lists[row][:k] if label in labels]
         best = [sum(sorted((files.weights[label] for label in labels), reverse=True)[:k]) for labels in true.values()]

@@ -8,7 +8,7 @@ from xmcbench import Method, Texts, TopK
 TEXTS = Texts.from_lists(["a", "b", "c"])
 
 
-def ranking(first, rows):
+def rank_first(first, rows):
     """Predictions of some rows, ``first`` before all other labels."""
     return TopK.from_scores(np.tile(np.arange(5) == first, (rows, 1)).astype(float), 2)
 
@@ -17,7 +17,7 @@ class Whole(Method):
     """Defines predict."""
 
     def predict(self, raw_X, k=100):
-        return ranking(1, len(raw_X))
+        return rank_first(1, len(raw_X))
 
 
 class Batches(Method):
@@ -25,7 +25,7 @@ class Batches(Method):
 
     def predict_batches(self, raw_X, k=100):
         for _ in raw_X:
-            yield ranking(2, 1)
+            yield rank_first(2, 1)
 
 
 def rows(method):
@@ -34,7 +34,7 @@ def rows(method):
     batches = list(method.predict_batches(TEXTS, 2))
     predicted = [method.predict(texts, 2) for texts in (TEXTS, ["a", "b", "c"])]
     assert predicted[0].indices.tolist() == predicted[1].indices.tolist() == TopK.joined(batches, 2).indices.tolist()
-    return predicted[0].indices[:, 0].tolist(), [len(each) for each in batches]
+    return predicted[0].indices[:, 0].tolist(), [len(batch) for batch in batches]
 
 
 def test_batches_follow_from_predict():
@@ -49,11 +49,11 @@ def test_predict_follows_from_batches():
 def test_a_subclass_replaces_both_with_one(base):
     class OtherWhole(base):
         def predict(self, raw_X, k=100):
-            return ranking(3, len(raw_X))
+            return rank_first(3, len(raw_X))
 
     class OtherBatches(base):
         def predict_batches(self, raw_X, k=100):
-            yield ranking(4, len(raw_X))
+            yield rank_first(4, len(raw_X))
 
     assert rows(OtherWhole) == ([3, 3, 3], [3])
     assert rows(OtherBatches) == ([4, 4, 4], [3])
@@ -79,11 +79,11 @@ def test_a_subclass_builds_on_its_parent(base):
 def test_a_mixin_can_define_either(base):
     class WholeMixin:
         def predict(self, raw_X, k=100):
-            return ranking(3, len(raw_X))
+            return rank_first(3, len(raw_X))
 
     class BatchesMixin:
         def predict_batches(self, raw_X, k=100):
-            yield ranking(4, len(raw_X))
+            yield rank_first(4, len(raw_X))
 
     class OfWhole(WholeMixin, base):
         pass

@@ -1,4 +1,4 @@
-"""What pyproject.toml promises is what lies in the tree: every room and every dataset is shipped."""
+"""pyproject.toml agrees with the tree: every package and every dataset is shipped."""
 
 import tomllib
 from collections import Counter

@@ -1,4 +1,5 @@
 import math
+import re
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -7,7 +8,7 @@ from annotated_types import Ge, Gt, Interval, Le, Lt, MultipleOf, Unit
 
 from xmcbench import Doc, Method, UsageError
 from xmcbench.errors import PluginError, UnknownName
-from xmcbench.parameters import declared, identity, resolve, undeclared
+from xmcbench.parameters import find_undeclared, identity, list_parameters, resolve
 from xmcbench.plugins.loading import from_file, from_point, point
 from xmcbench.plugins.registry import Registry
 
@@ -23,22 +24,22 @@ class Example(Method):
 
 
 def test_declares_typed_attributes_only():
-    assert list(declared(Example)) == ["k1", "steps", "fast", "mode", "stemmer"]
-    assert declared(Example)["mode"].type_name == "'one' | 'two'"
-    assert declared(Example)["stemmer"].type_name == "str | none"
+    assert list(list_parameters(Example)) == ["k1", "steps", "fast", "mode", "stemmer"]
+    assert list_parameters(Example)["mode"].type_name == "'one' | 'two'"
+    assert list_parameters(Example)["stemmer"].type_name == "str | none"
 
 
 def test_parses_text_and_checks_values():
     given = {"k1": "2", "steps": "7", "fast": "TRUE", "mode": "two", "stemmer": "english"}
-    assert resolve(declared(Example), "example", given) == {
+    assert resolve(list_parameters(Example), "example", given) == {
         "k1": 2.0, "steps": 7, "fast": True, "mode": "two", "stemmer": "english",
     }  # fmt: skip
-    assert resolve(declared(Example), "example", {"k1": 3})["k1"] == 3.0
-    assert resolve(declared(Example), "example", {"stemmer": None})["stemmer"] is None
-    assert resolve(declared(Example), "example", {"stemmer": "none"})["stemmer"] is None
-    swept = resolve(declared(Example), "example", {"steps": np.arange(3)[2], "k1": np.float32(0.5)})
-    assert [(type(each), each) for each in (swept["steps"], swept["k1"])] == [(int, 2), (float, 0.5)]
-    assert resolve(declared(Example), "example", {"k1": np.int64(2)})["k1"] == 2.0
+    assert resolve(list_parameters(Example), "example", {"k1": 3})["k1"] == 3.0
+    assert resolve(list_parameters(Example), "example", {"stemmer": None})["stemmer"] is None
+    assert resolve(list_parameters(Example), "example", {"stemmer": "none"})["stemmer"] is None
+    swept = resolve(list_parameters(Example), "example", {"steps": np.arange(3)[2], "k1": np.float32(0.5)})
+    assert [(type(value), value) for value in (swept["steps"], swept["k1"])] == [(int, 2), (float, 0.5)]
+    assert resolve(list_parameters(Example), "example", {"k1": np.int64(2)})["k1"] == 2.0
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_parses_text_and_checks_values():
 )
 def test_refuses_what_does_not_fit(given, message):
     with pytest.raises(UsageError, match=message):
-        resolve(declared(Example), "example", given)
+        resolve(list_parameters(Example), "example", given)
 
 
 def test_a_method_is_made_with_its_parameters():
@@ -74,7 +75,7 @@ def test_a_literal_of_one_truth_value_is_kept_by_text_and_values():
     class Always(Method):
         exact: Literal[True] = True
 
-    known = declared(Always)
+    known = list_parameters(Always)
     assert resolve(known, "always", {"exact": "TRUE"}) == resolve(known, "always", {"exact": True}) == {"exact": True}
     for value in ("false", False):
         with pytest.raises(UnknownName, match=r"value of always.exact: 'False'"):
@@ -86,9 +87,9 @@ def test_a_number_of_numpy_as_a_default_is_one_of_python():
         alpha: float = np.sqrt(0.25)
         steps: int = np.int64(3)
 
-    defaults = [each.default for each in declared(Numeric).values()]
-    assert [(type(each), each) for each in defaults] == [(float, 0.5), (int, 3)]
-    assert [type(each) for each in Numeric().parameters().values()] == [float, int]
+    defaults = [parameter.default for parameter in list_parameters(Numeric).values()]
+    assert [(type(default), default) for default in defaults] == [(float, 0.5), (int, 3)]
+    assert [type(value) for value in Numeric().parameters().values()] == [float, int]
 
 
 def test_a_class_with_a_bad_declaration_is_a_plugin_error():
@@ -123,7 +124,7 @@ def test_a_class_with_a_bad_declaration_is_a_plugin_error():
         (Beyond, "bad default: Beyond.alpha = 0.0 is out of range"),
     ):
         with pytest.raises(PluginError, match=message):
-            declared(cls)
+            list_parameters(cls)
 
 
 class Ranged(Method):
@@ -156,31 +157,31 @@ class Ranged(Method):
     ],
 )
 def test_a_range_holds_for_values_text_and_instances(name, inside, outside, words, shown):
-    assert declared(Ranged)[name].range == shown
+    assert list_parameters(Ranged)[name].range == shown
     for given in (inside, str(inside)):
-        assert resolve(declared(Ranged), "ranged", {name: given})[name] == inside
+        assert resolve(list_parameters(Ranged), "ranged", {name: given})[name] == inside
     assert getattr(Ranged(**{name: inside}), name) == inside
     message = rf"\.{name} = {outside!r} is out of range: it must be {words}( |$)"
     for given in (outside, str(outside)):
         with pytest.raises(UsageError, match=f"ranged{message}"):
-            resolve(declared(Ranged), "ranged", {name: given})
+            resolve(list_parameters(Ranged), "ranged", {name: given})
     with pytest.raises(UsageError, match=f"Ranged{message}"):
         Ranged(**{name: outside})
 
 
 def test_none_is_in_every_range_that_takes_it():
     for name in ("maybe", "inner"):
-        assert declared(Ranged)[name].type_name == "int | none"
-        assert resolve(declared(Ranged), "ranged", {name: "none"})[name] is None
+        assert list_parameters(Ranged)[name].type_name == "int | none"
+        assert resolve(list_parameters(Ranged), "ranged", {name: "none"})[name] is None
 
 
 def test_unit_and_meaning_are_told_and_help_where_a_value_is_wrong():
-    told, plain = declared(Ranged)["told"], declared(Ranged)["plain"]
+    told, plain = list_parameters(Ranged)["told"], list_parameters(Ranged)["plain"]
     assert (told.unit, told.doc, told.range) == ("steps", Doc("of the training", "Section 5"), ">= 0")
     assert (plain.unit, plain.doc, plain.range) == ("", Doc(""), "")
     for wrong in (-1, "many", 1.5):
         with pytest.raises(UsageError) as caught:
-            resolve(declared(Ranged), "ranged", {"told": wrong})
+            resolve(list_parameters(Ranged), "ranged", {"told": wrong})
         assert caught.value.hint == "of the training"
 
 
@@ -190,7 +191,7 @@ def test_a_subclass_inherits_a_declaration_and_may_replace_it():
         plain: Annotated[int, Ge(7)] = 7
         above: ClassVar[float] = 2.0
 
-    found = declared(Below)
+    found = list_parameters(Below)
     assert (found["told"].default, found["told"].range, found["plain"].range) == (5, ">= 0", ">= 7")
     assert "above" not in found
     with pytest.raises(UsageError, match="out of range"):
@@ -215,12 +216,12 @@ TYPED = """
 
 def test_a_private_attribute_may_have_a_type_that_only_a_type_checker_knows(plugin):
     (entry,) = from_file(plugin(TYPED.format(line="_tower: Tower | None = None"), "private.py"))
-    assert list(declared(entry.usable())) == ["steps"]
+    assert list(list_parameters(entry.usable())) == ["steps"]
     (entry,) = from_file(plugin(TYPED.format(line="tower: Tower | None = None"), "public.py"))
     assert "Typed.tower: its type cannot be resolved: name 'Tower' is not defined" in entry.problem
     constant = "    from __future__ import annotations" + TYPED.format(line="tower: ClassVar[Tower | None] = None")
     (entry,) = from_file(plugin(constant.replace("TYPE_CHECKING", "TYPE_CHECKING, ClassVar", 1), "constant.py"))
-    assert list(declared(entry.usable())) == ["steps"]
+    assert list(list_parameters(entry.usable())) == ["steps"]
 
 
 @pytest.mark.parametrize("name", ["seed", "pretrain"])
@@ -234,7 +235,7 @@ def test_a_constant_of_a_kind_that_no_parameter_has_needs_a_class_variable():
     class Holding(Method):
         memo = {}  # noqa: RUF012
 
-    (said,) = undeclared(Holding, Method)
+    (said,) = find_undeclared(Holding, Method)
     assert said.endswith("so it is not a hyperparameter: write `memo: ClassVar = {}` for a constant")
 
 
@@ -256,22 +257,26 @@ def test_what_is_not_declared_is_said():
         size = 2
         width = 1.5
 
-    said = undeclared(Careless, Method)
-    assert [each.partition(" ")[0] for each in said] == ["Careless.steps", "Careless.names", "Careless.suppervision"]
+    said = find_undeclared(Careless, Method)
+    assert [sentence.partition(" ")[0] for sentence in said] == [
+        "Careless.steps",
+        "Careless.names",
+        "Careless.suppervision",
+    ]
     assert said[0] == (
         "Careless.steps = 3 has no type, so it is not a hyperparameter: write `steps: int = 3`, "
         "or `steps: ClassVar = 3` for a constant"
     )
     assert said[2] == "Careless.suppervision is not part of the contract: did you mean 'supervision'?"
-    assert [each.partition(" ")[0] for each in undeclared(Below, Method)] == [
+    assert [sentence.partition(" ")[0] for sentence in find_undeclared(Below, Method)] == [
         "Below.width",
-        *[each.partition(" ")[0] for each in said],
+        *[sentence.partition(" ")[0] for sentence in said],
     ]
-    assert undeclared(Ranged, Method) == []
+    assert find_undeclared(Ranged, Method) == []
 
 
 BUILT_IN = {name: from_point(point(name)).method for name in Registry().sources()}
-EVERY = [(name, each) for name, method in BUILT_IN.items() for each in declared(method)]
+EVERY = [(name, parameter) for name, method in BUILT_IN.items() for parameter in list_parameters(method)]
 
 
 def test_every_built_in_method_loads():
@@ -280,21 +285,27 @@ def test_every_built_in_method_loads():
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_every_built_in_parameter_is_declared_and_says_what_it_means(name):
-    assert undeclared(BUILT_IN[name], Method) == []
-    assert [each for each, parameter in declared(BUILT_IN[name]).items() if not parameter.doc.text] == []
+    assert find_undeclared(BUILT_IN[name], Method) == []
+    assert [
+        parameter_name
+        for parameter_name, parameter in list_parameters(BUILT_IN[name]).items()
+        if not parameter.doc.text
+    ] == []
 
 
 @pytest.mark.parametrize(("name", "parameter"), EVERY)
 def test_every_built_in_range_is_kept(name, parameter):
-    found = declared(BUILT_IN[name])[parameter]
+    found = list_parameters(BUILT_IN[name])[parameter]
     kind = {"int": int, "float": float}.get(found.kind)
     for limit in found.limits:
         beyond = {">=": limit.bound - 1, ">": limit.bound, "<=": limit.bound + 1, "<": limit.bound}[limit.sign]
-        with pytest.raises(UsageError, match=rf"{name}\.{parameter} = .* is out of range: it must be {limit.words}"):
-            resolve(declared(BUILT_IN[name]), name, {parameter: kind(beyond)})
+        with pytest.raises(
+            UsageError, match=rf"{name}\.{parameter} = .* is out of range: {re.escape(limit.check(beyond))}"
+        ):
+            resolve(list_parameters(BUILT_IN[name]), name, {parameter: kind(beyond)})
         if limit.sign in (">=", "<="):
             at = kind(limit.bound)
-            assert resolve(declared(BUILT_IN[name]), name, {parameter: at})[parameter] == at
+            assert resolve(list_parameters(BUILT_IN[name]), name, {parameter: at})[parameter] == at
     # A number without a range is an oversight, but where any number makes sense.
     assert found.limits or kind is None or found.choices or parameter == "min_pseudo_score"
 
@@ -304,6 +315,6 @@ def test_the_default_of_a_parameter_that_was_added_later_is_no_part_of_a_cell():
         k1: float = 1.5
         analyzer: Annotated[str | None, Doc("of texts", added=True)] = None
 
-    known = declared(Grown)
+    known = list_parameters(Grown)
     assert identity(known, resolve(known, "grown", {})) == {"k1": 1.5}
     assert identity(known, resolve(known, "grown", {"analyzer": "icu"})) == {"k1": 1.5, "analyzer": "icu"}

@@ -40,12 +40,12 @@ def section(page, heading):
 
 
 def test_pages_are_the_same_in_every_build():
-    def built(seed, columns):
+    def build(seed, columns):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "COLUMNS": columns}
         command = [sys.executable, "-c", PRINT]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
-    assert built("1", "60") == built("2", "200")
+    assert build("1", "60") == build("2", "200")
 
 
 def test_pages_show_no_addresses_and_no_factories(pages):

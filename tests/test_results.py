@@ -39,7 +39,10 @@ def test_results_have_a_part_for_each_dataset_and_setting(two):
     shown = [line for line in str(results).splitlines() if line]
     assert [line for line in shown if line in [part.title for part in parts]] == [part.title for part in parts]
     assert [row.figures["P@1"].value for row in results.rows() if row.figures] == [0.5, 0.5, 0.25, 0.25]
-    assert [each.partition(":")[0] for each in results.problems()] == ["B, Tiny, ez, seed 0", "B, Other, ez, seed 0"]
+    assert [problem.partition(":")[0] for problem in results.problems()] == [
+        "B, Tiny, ez, seed 0",
+        "B, Other, ez, seed 0",
+    ]
     shown = results._repr_html_()
     assert re.findall("<caption><span>(.*?)[.]", shown)[:3] == [
         "Tiny, zero-shot (no pairs)",
@@ -81,14 +84,14 @@ def test_a_row_has_its_problems_in_each_dataset_by_itself(two, altered):
 
 
 def test_a_curve_of_several_datasets_is_one_for_each(two):
-    made = [each for share in (0, 0.5, 1) for each in two("a", setting=Setting.at(share, "label"), value=share)]
+    made = [record for share in (0, 0.5, 1) for record in two("a", setting=Setting.at(share, "label"), value=share)]
     expected = {"Tiny": (("A", 0.1, 0),), "Other": (("A", 0.2, 0),)}
     coverage = Coverage(tuple(made), "", "runs", by="label", ratios=(0, 0.5, 1), expected=expected)
     with pytest.raises(UsageError, match="there is a curve for each of Other, Tiny"):
         coverage.curve("P@1")
     curves = [part.curve("P@1") for part in coverage.parts()]
-    assert [(each.dataset, each.filter) for each in curves] == [("Tiny", "self"), ("Other", "none")]
-    assert [each.missing for each in curves] == [("A at 10%",), ("A at 20%",)]
+    assert [(curve.dataset, curve.filter) for curve in curves] == [("Tiny", "self"), ("Other", "none")]
+    assert [curve.missing for curve in curves] == [("A at 10%",), ("A at 20%",)]
 
 
 def test_a_curve_is_shown_by_its_points_and_never_as_their_mean(record):
@@ -97,19 +100,21 @@ def test_a_curve_is_shown_by_its_points_and_never_as_their_mean(record):
     coverage = Coverage(tuple(made), "self", "runs", by="label", ratios=(0, 0.5, 1), metrics=("P@1",))
     head, _, line = str(coverage).partition("\n\n")
     assert head == "P@1 on Tiny, in percent, by share of the labels; filter self"
-    assert [each.split() for each in line.splitlines() if each.startswith(("Method", "A "))] == [
+    assert [row.split() for row in line.splitlines() if row.startswith(("Method", "A "))] == [
         ["Method", "0%", "50%", "100%"],
         ["A", "0.00", "50.00", "100.00"],
     ]
     shown = coverage._repr_html_()
     assert shown.count("<table ") == 1
-    assert all(f"<td>{each}</td>" in shown for each in ("0.00", "50.00", "100.00"))
-    assert [(row.seeds, row.figures["P@1"].value) for row in coverage.rows()] == [((0,), each) for each in (0, 0.5, 1)]
+    assert all(f"<td>{figure}</td>" in shown for figure in ("0.00", "50.00", "100.00"))
+    assert [(row.seeds, row.figures["P@1"].value) for row in coverage.rows()] == [
+        ((0,), value) for value in (0, 0.5, 1)
+    ]
 
 
 def test_the_rows_of_an_ablation_stay_with_their_dataset(two):
     by_row = {row: tuple(two("a", up=row == "on")) for row in ("on", "off")}
-    made = [each for group in by_row.values() for each in group]
+    made = [record for group in by_row.values() for record in group]
     changes = {"on": {"up": True}, "off": {"up": False}}
     parts = Ablated(tuple(made), "", "runs", by_row=by_row, changes=changes).parts()
     assert [[*part.by_row] for part in parts] == [["on", "off"]] * 2
@@ -126,7 +131,7 @@ def test_the_best_row_of_each_method(two, record):
     assert (tiny.close, tiny.parameters) == (0, {"k": 2})
     assert str(tiny).endswith("A (k=2), 35.00 ±3.0; select it with --set a.k=2")
     assert (tiny_b.rows, tiny_b.parameters) == (1, {})
-    assert [(each.dataset, each.figure.value) for each in other] == [("Other", 0.6), ("Other", 0.9)]
+    assert [(choice.dataset, choice.figure.value) for choice in other] == [("Other", 0.6), ("Other", 0.9)]
     hostile = "a b; $(rm -rf ~) 'c' \"d\" `e` \x1b[2J"
     (odd, _) = choices(Results((*two("a", text=hostile), *two("a", text="x", value=0.1)), "", "runs"), "P@1")
     flags = str(odd).partition("select it with ")[2]

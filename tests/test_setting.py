@@ -21,7 +21,7 @@ def pairs(seed=0, rows=60, labels=40, density=0.05):
     return matrix
 
 
-def drawn(matrix, setting, seed):
+def draw_subset(matrix, setting, seed):
     return draw(Pattern(matrix.indptr, matrix.indices, matrix.shape[1]), setting, seed)
 
 
@@ -33,7 +33,7 @@ def cells(matrix):
 def test_draws_are_nested_and_of_the_stated_size(seed, by, one, other):
     matrix = pairs()
     small, large = sorted([one, other])
-    few, many = (drawn(matrix, Setting.of("fs", ratio, by), seed).pairs for ratio in (small, large))
+    few, many = (draw_subset(matrix, Setting.of("fs", ratio, by), seed).pairs for ratio in (small, large))
     assert cells(few) <= cells(many) <= cells(matrix)
     units = len(np.unique(matrix.indices)) if by == "label" else matrix.nnz
     number = len(np.unique(few.indices)) if by == "label" else few.nnz
@@ -45,25 +45,25 @@ def test_draws_are_nested_and_of_the_stated_size(seed, by, one, other):
 
 def test_sizes_are_exact_where_floats_are_not():
     matrix = csr_matrix(np.ones((1, 100), np.float32))
-    assert drawn(matrix, Setting.of("fs", 0.29), 0).pairs.nnz == 29
+    assert draw_subset(matrix, Setting.of("fs", 0.29), 0).pairs.nnz == 29
 
 
 def test_zero_shot_has_no_subset_and_full_has_all():
-    assert drawn(pairs(), Setting.of("ez"), 0) is None
-    full = drawn(pairs(), Setting.of("full"), 0)
+    assert draw_subset(pairs(), Setting.of("ez"), 0) is None
+    full = draw_subset(pairs(), Setting.of("full"), 0)
     assert cells(full.pairs) == cells(pairs())
-    assert full.digest == drawn(pairs(), Setting.of("full"), 1).digest
+    assert full.digest == draw_subset(pairs(), Setting.of("full"), 1).digest
 
 
 def test_seeds_draw_differently_and_repeatably():
     setting = Setting.of("fs", 0.3)
-    digests = [drawn(pairs(), setting, seed).digest for seed in (0, 0, 1)]
+    digests = [draw_subset(pairs(), setting, seed).digest for seed in (0, 0, 1)]
     assert digests[0] == digests[1] != digests[2]
 
 
 def test_a_draw_that_selects_nothing_says_what_would():
     with pytest.raises(UsageError, match=r"selects nothing \(0.02\d+ selects one\)"):
-        drawn(pairs(), Setting.of("fs", 0.001), 0)
+        draw_subset(pairs(), Setting.of("fs", 0.001), 0)
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_a_subset_is_the_draw_of_its_own_seed(seed):
     matrix, rows = pairs(), np.repeat(np.arange(60), np.diff(pairs().indptr))
     shuffled = np.random.RandomState(seed).permutation(matrix.nnz)[: matrix.nnz // 4]
     expected = {(rows[place], matrix.indices[place]) for place in shuffled}
-    by_pair = drawn(matrix, Setting.of("fs", 0.25, "pair"), seed)
+    by_pair = draw_subset(matrix, Setting.of("fs", 0.25, "pair"), seed)
     assert cells(by_pair.pairs) == expected
     labels = np.unique(matrix.indices)
     kept = labels[np.random.RandomState(seed).permutation(len(labels))[: len(labels) // 4]]
-    by_label = drawn(matrix, Setting.of("fs", 0.25), seed)
+    by_label = draw_subset(matrix, Setting.of("fs", 0.25), seed)
     assert cells(by_label.pairs) == {cell for cell in cells(matrix) if cell[1] in kept}
     assert (by_pair.name, by_pair.seed) == (f"fs-pair-0.25-s{seed}", seed)
     assert (by_label.name, by_label.labels) == (f"fs-label-0.25-s{seed}", len(kept))
@@ -101,7 +101,7 @@ def test_a_subset_is_the_draw_of_its_own_seed(seed):
 
 
 def test_a_saved_subset_is_read_back(tmp_path):
-    subset = drawn(pairs(), Setting.of("fs", 0.5), 3)
+    subset = draw_subset(pairs(), Setting.of("fs", 0.5), 3)
     subset.save(tmp_path / "s.npz")
     again = read_pairs(tmp_path / "s.npz", 40)
     assert again.dtype == np.float32
@@ -122,7 +122,7 @@ def test_two_ratios_never_have_one_name(name):
     ratios = (1 / 3, 0.3333333333, 0.33333334, 0.01, 0.07, 0.1, 1e-05, 1.0)
     named = [getattr(Setting.of("fs", ratio), name) for ratio in ratios]
     assert len({*named}) == len(ratios)
-    assert [each for each in named if each.endswith(("0.1", "10% of the labels"))]
+    assert [name for name in named if name.endswith(("0.1", "10% of the labels"))]
 
 
 @pytest.mark.parametrize("ratio", [0.01, 0.07, 1 / 3, 1e-05, 1.0])
@@ -134,11 +134,11 @@ def test_its_flags_mean_the_same_setting(ratio):
 def test_a_share_is_one_key_however_it_is_written():
     same = [Setting.of("fs", ratio) for ratio in (1, 1.0)]
     assert len({*same}) == 1
-    assert len({sha256_json(msgspec.to_builtins(each)) for each in same}) == 1
+    assert len({sha256_json(msgspec.to_builtins(setting)) for setting in same}) == 1
 
 
 @pytest.mark.parametrize(("by", "what"), [("label", "3 labels with a training pair"), ("pair", "4 training pairs")])
 def test_a_ratio_that_draws_nothing_says_of_what(by, what):
     pairs = csr_matrix(np.array([[1, 1, 0], [0, 0, 1], [1, 0, 0]], np.float32))
     with pytest.raises(UsageError, match=f"a ratio of 0.1 of {what} selects nothing"):
-        drawn(pairs, Setting.of("fs", 0.1, by), 0)
+        draw_subset(pairs, Setting.of("fs", 0.1, by), 0)

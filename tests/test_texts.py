@@ -10,7 +10,7 @@ from xmcbench.errors import DataError, UsageError
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
-def saved(corpus, path, chunk):
+def save(corpus, path, chunk):
     table = corpus._table
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=chunk)
@@ -87,7 +87,7 @@ def test_columns_take_and_bounds():
 @given(st.lists(st.tuples(texts, texts), min_size=1, max_size=20), st.integers(1, 9))
 def test_digest_is_of_the_content_not_the_layout(tmp_path_factory, pairs, chunk):
     corpus = Texts.from_lists([title for title, _ in pairs], [content for _, content in pairs])
-    mapped = saved(corpus, tmp_path_factory.mktemp("texts") / "t.arrow", chunk)
+    mapped = save(corpus, tmp_path_factory.mktemp("texts") / "t.arrow", chunk)
     assert list(mapped) == list(corpus)
     assert mapped.digest == corpus.digest
     if len(pairs) > 1:

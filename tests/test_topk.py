@@ -87,7 +87,7 @@ def test_ranked_restores_the_order(matrix, seed):
 
 @given(scores, st.integers(0, 3))
 def test_rows_end_to_end_become_columns(matrix, spare):
-    """What each row has, one row after the other; a row may have none, and there may be more columns."""
+    """Predictions one row after the other; a row may be empty, and there may be more columns."""
     k = matrix.shape[1] + spare
     best = TopK.from_scores(matrix, k)
     there = best.indices >= 0
@@ -204,7 +204,7 @@ def test_parts_are_saved_as_the_whole_is(matrix, k, rows):
         whole.save(Path(folder, "whole.npz"))
         assert Path(folder, "parts.npz").read_bytes() == Path(folder, "whole.npz").read_bytes()
         with np.load(Path(folder, "parts.npz")) as arrays:  # it is an .npz like any other
-            assert {name: each.tolist() for name, each in arrays.items()} == {
+            assert {name: array.tolist() for name, array in arrays.items()} == {
                 "indices": whole.indices.tolist(),
                 "scores": whole.scores.tolist(),
             }
@@ -215,8 +215,8 @@ def test_loads_some_rows_at_a_time(tmp_path, monkeypatch):
     whole = TopK.from_scores(np.random.RandomState(0).rand(7, 20), 4)
     whole.save(tmp_path / "p.npz")
     parts = list(TopK.load_parts(tmp_path / "p.npz"))
-    assert [len(each) for each in parts] == [3, 3, 1]
-    again = TopK.joined(TopK.checked(parts, 7, 4, 20), 4, 7)
+    assert [len(part) for part in parts] == [3, 3, 1]
+    again = TopK.joined(TopK.check_parts(parts, 7, 4, 20), 4, 7)
     assert np.array_equal(again.indices, whole.indices)
     assert np.array_equal(again.scores, whole.scores)
 
@@ -227,7 +227,7 @@ def test_parts_of_another_shape_are_not_saved(tmp_path, instances, k):
     TopK.save_joined(tmp_path / "right.npz", parts, 4, 2)
     with pytest.raises(ValueError, match=r"the parts have 4 rows|a part has the shapes \(2, 2\)"):
         TopK.save_joined(tmp_path / "wrong.npz", parts, instances, k)
-    assert [each.name for each in tmp_path.iterdir()] == ["right.npz"]
+    assert [path.name for path in tmp_path.iterdir()] == ["right.npz"]
 
 
 @pytest.mark.parametrize("error", [ConnectionError("server down"), OSError(28, "No space left on device")])

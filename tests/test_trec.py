@@ -124,7 +124,7 @@ def test_a_damaged_run_is_refused(tmp_path, text, said):
     with pytest.raises(DataError, match=f"(?s).*{said}"):
         trec.read_run(path, ["a"], ["x", "y"])
     with pytest.raises(DataError, match=f"(?s).*{said}"):
-        trec.read_run(gzipped(path), ["a"], ["x", "y"])
+        trec.read_run(gzip_file(path), ["a"], ["x", "y"])
     with pytest.raises(DataError, match="no file at"):
         trec.read_run(tmp_path / "missing", ["a"], ["x"])
 
@@ -141,7 +141,7 @@ def test_qrels_with_more_columns_are_refused(tmp_path, more):
             read()
 
 
-def gzipped(path, name=None):
+def gzip_file(path, name=None):
     packed = path.with_name(name or f"{path.name}.gz")
     packed.write_bytes(gzip.compress(path.read_bytes()))
     return packed
@@ -151,11 +151,11 @@ def test_gzipped_files_are_read(files, tmp_path):
     """Whatever they are called."""
     run, qrels, predictions, truth = files
     for name in ("packed.gz", "packed"):
-        found = trec.read_run(gzipped(run, name), QUERIES, DOCUMENTS)
+        found = trec.read_run(gzip_file(run, name), QUERIES, DOCUMENTS)
         assert np.array_equal(found.indices, predictions.indices[:, : found.k])
-        assert (trec.read_qrels(gzipped(qrels, name), QUERIES, DOCUMENTS) != truth).nnz == 0
-    assert trec.names_in(gzipped(run), gzipped(qrels)) == trec.names_in(run, qrels)
-    packed = gzipped(run)
+        assert (trec.read_qrels(gzip_file(qrels, name), QUERIES, DOCUMENTS) != truth).nnz == 0
+    assert trec.names_in(gzip_file(run), gzip_file(qrels)) == trec.names_in(run, qrels)
+    packed = gzip_file(run)
     packed.write_bytes(packed.read_bytes()[:-20])
     with pytest.raises(DataError, match="run.txt.gz is truncated"):
         trec.read_run(packed, QUERIES, DOCUMENTS)
@@ -216,11 +216,11 @@ def test_relevance_of_zero_is_no_pair(tmp_path):
 
 def test_scores_without_ties_differ_by_the_least():
     scores = np.array([[1, 1, 1, 0.5, -np.inf]], np.float32)
-    made = trec.distinct(scores)
+    made = trec.separate(scores)
     assert (np.diff(made[0, :4]) < 0).all()
     assert made == pytest.approx(scores, abs=1e-6)
     largest = np.finfo(np.float32).max
     ends = np.array([[np.inf, np.inf, largest, -largest, -largest], [-largest] * 4 + [-np.inf]], np.float32)
-    made = trec.distinct(ends)
+    made = trec.separate(ends)
     assert (made[:, 1:] < made[:, :-1]).all()
     assert np.isfinite(made).tolist() == [[True] * 5, [True] * 4 + [False]]

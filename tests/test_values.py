@@ -23,13 +23,13 @@ def classes():
         folder = importlib.import_module(f"xmcbench.{package}").__path__
         names += [f"xmcbench.{package}.{module.name}" for module in pkgutil.iter_modules(folder)]
     for name in names:
-        for each in vars(importlib.import_module(name)).values():
-            if inspect.isclass(each) and each.__module__ == name:
-                yield each
+        for member in vars(importlib.import_module(name)).values():
+            if inspect.isclass(member) and member.__module__ == name:
+                yield member
 
 
-VALUES = [each for each in classes() if dataclasses.is_dataclass(each)]
-STRUCTS = [each for each in classes() if issubclass(each, msgspec.Struct)]
+VALUES = [cls for cls in classes() if dataclasses.is_dataclass(cls)]
+STRUCTS = [cls for cls in classes() if issubclass(cls, msgspec.Struct)]
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda each: each.__qualname__)
@@ -41,5 +41,5 @@ def test_a_value_cannot_be_changed(value):
 def test_a_part_of_a_file_cannot_be_changed_and_has_declared_fields_only(struct):
     assert struct.__struct_config__.frozen
     assert struct.__struct_config__.forbid_unknown_fields == (struct.__name__ not in PASSED)
-    kinds = {each.kind for each in inspect.signature(struct).parameters.values()}
+    kinds = {parameter.kind for parameter in inspect.signature(struct).parameters.values()}
     assert kinds <= {inspect.Parameter.KEYWORD_ONLY} or struct.__name__ in BY_PLACE

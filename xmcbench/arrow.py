@@ -17,7 +17,7 @@ _NUMPY_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64"}
 
 
 def from_numpy(values: np.ndarray) -> pa.Array:
-    """A numpy array of integers or floats as an Arrow array of the same type (no copy where it is contiguous)."""
+    """Return a numpy array of integers or floats as an Arrow array (no copy where it is contiguous)."""
     import pyarrow as pa
 
     values = np.ascontiguousarray(values)
@@ -25,7 +25,7 @@ def from_numpy(values: np.ndarray) -> pa.Array:
 
 
 def to_numpy(array: pa.Array) -> np.ndarray[Any, Any]:
-    """An Arrow array of integers or floats without nulls as a read-only numpy array (no copy).
+    """Return an Arrow array of integers or floats without nulls as a read-only numpy array (no copy).
 
     Raises ValueError where there are nulls.
     """
@@ -39,7 +39,7 @@ def to_numpy(array: pa.Array) -> np.ndarray[Any, Any]:
 
 
 def scalar(value: int | str) -> pa.Scalar:
-    """An integer as an Arrow ``int32``, a string as a ``large_string``."""
+    """Return an integer as an Arrow ``int32``, a string as a ``large_string``."""
     import pyarrow as pa
 
     if isinstance(value, int):

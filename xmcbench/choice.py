@@ -1,4 +1,4 @@
-"""Choosing hyperparameters: which row of each method is best on a dataset that is there to choose on."""
+"""Choice of hyperparameters: the best row of each method on a dataset of held-out instances."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Choice:
     """The best of a method's rows by one metric. rows: how many were compared.
 
-    close: how many of the others are no further from it than the half-width of the 95% interval of the difference.
-    parameters: those in which the rows differ, with the values of the best.
+    close: how many other rows are no further from it than the half-width of the 95% interval of the difference.
+    parameters: the parameters in which the rows differ, with the values of the best.
     """
 
     dataset: str
@@ -49,7 +49,7 @@ class Choice:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The choice as JSON values; figures are fractions."""
+        """Return the choice as JSON values; figures are fractions."""
         said = {name: getattr(self, name) for name in ("dataset", "setting", "method", "name", "metric", "rows")}
         return {**said, "close": self.close, "value": self.figure.value, "parameters": dict(self.parameters)}
 
@@ -67,9 +67,9 @@ def check_choosable(metric: str, datasets: Iterable[Dataset]) -> None:
 
 
 def choices(results: Results, metric: str) -> list[Choice]:
-    """The best row of each method in each dataset and setting, by the mean over seeds.
+    """Return the best row of each method in each dataset and setting, by the mean over seeds.
 
-    A row of which a seed has no result is not chosen. Of rows that are equal the first in the table is taken.
+    A row is not chosen if a seed has no result. Of equal rows the first in the table is taken.
     """
     found = []
     for part in results.parts():
@@ -88,7 +88,7 @@ def choices(results: Results, metric: str) -> list[Choice]:
 def _choice(dataset: str, setting: str, method: str, metric: str, best: Row, made: list[Row]) -> Choice:
     figure = best.figures[metric]
     others = [row.figures[metric] for row in made if row is not best]
-    close = sum(figure.value - each.value <= hypot(figure.half_width, each.half_width) for each in others)
+    close = sum(figure.value - other.value <= hypot(figure.half_width, other.half_width) for other in others)
     varied = {
         name: value
         for name, value in best.parameters.items()

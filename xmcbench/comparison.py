@@ -12,8 +12,7 @@ from xmcbench.errors import UsageError
 from xmcbench.extras import data_frame
 from xmcbench.metrics import METRICS, paired, protocol
 from xmcbench.metrics.bounded import FEW_ROWS
-from xmcbench.metrics.corrections import holm
-from xmcbench.metrics.paired import Difference
+from xmcbench.metrics.paired import Difference, holm
 from xmcbench.output.layout import laid_out
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Standing, Store, as_json
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 #: A difference is significant if its adjusted p-value is below this.
 LEVEL = 0.05
 
-#: Fields of a record that are the result rather than its conditions; the seed of the cell is shown separately.
+#: Fields of a record that are part of the result; the seed of the cell is shown separately.
 _RESULT = (
     "key",
     "sha256",
@@ -51,7 +50,7 @@ class Comparison:
 
     differences: metric -> difference, as fractions. adjusted: metric -> p-value after Holm's correction over the
     metrics; empty where the rows could not be paired, for the reason in ``unpaired``. instances: that were paired.
-    apart: field of a record -> its values in the two rows. problems: of either row, such as that it is stale.
+    apart: field of a record -> its values in the two rows. problems: of either row; it may be stale.
     """
 
     first: Selected
@@ -65,15 +64,15 @@ class Comparison:
     problems: tuple[tuple[str, ...], tuple[str, ...]]
 
     def frame(self) -> pd.DataFrame:
-        """A pandas DataFrame with one row per metric, as fractions."""
+        """Return a pandas DataFrame with one row per metric, as fractions."""
         lines = self.as_json()["metrics"].items()
-        return data_frame({"metric": name, **values} for name, values in lines).set_index("metric")
+        return data_frame({"metric": name, **figures} for name, figures in lines).set_index("metric")
 
     def as_json(self) -> dict[str, Any]:
-        """Everything as JSON values; what was not tested is null."""
+        """Return everything as JSON values; null for a test that was not made."""
         metrics = {
-            name: {**_finite(each._asdict()), "p_holm": self.adjusted.get(name)}
-            for name, each in self.differences.items()
+            name: {**_finite(difference._asdict()), "p_holm": self.adjusted.get(name)}
+            for name, difference in self.differences.items()
         }
         return {
             "first": self.first.keys,
@@ -88,9 +87,9 @@ class Comparison:
     def __str__(self) -> str:
         """The rows, the table of metrics, the verdict, and what else differs."""
         rows = zip("AB", (self.first, self.second), self.problems, strict=True)
-        parts = ["\n".join(described(*row) for row in rows), self._table()]
+        parts = ["\n".join(describe_row(*row) for row in rows), self._table()]
         parts.append(f"not tested: the rows differ in their {self.unpaired}" if self.unpaired else self._verdict())
-        lines = [f"  {place}: {_shown(one)} | {_shown(other)}" for place, (one, other) in self.apart.items()]
+        lines = [f"  {place}: {_format(one)} | {_format(other)}" for place, (one, other) in self.apart.items()]
         parts.append("\n".join(["What differs:", *lines] if lines else ["Nothing else differs between the rows."]))
         return "\n\n".join(parts)
 
@@ -114,7 +113,7 @@ class Comparison:
 
     def _verdict(self) -> str:
         are_few = self.instances < FEW_ROWS
-        over_seeds = any(each.over_seeds for each in self.differences.values())
+        over_seeds = any(difference.over_seeds for difference in self.differences.values())
         over_rows = "test over instances" if are_few else "randomization test over instances"
         test = "test over instances and seeds" if over_seeds else over_rows
         found = [name for name, p in self.adjusted.items() if p < LEVEL]
@@ -129,7 +128,7 @@ class Comparison:
                 f"With fewer than {FEW_ROWS} instances, the test allows for gains that are rarer than those seen here, "
                 "so that small differences are not shown."
             )
-        if any(each.about_runs for each in self.differences.values()):
+        if any(difference.about_runs for difference in self.differences.values()):
             lines.append(
                 "The verdict is about these runs, not about the methods: a row has a single run, and another seed "
                 "would change its results. To compare the methods, use several seeds on each side (--seed 0,1,2), and "
@@ -154,8 +153,8 @@ def compare(
 ) -> Comparison:
     """Compare two rows of a runs folder by the ranks that are stored with their records.
 
-    first, second: a method (``NAME``, ``NAME:VARIANT``, or ``NAME:`` for the one without a variant), the beginning of a
-    record's key, or a record's file. dataset, setting, ratio, by, seed: choose where several results would do. filter:
+    first, second: a method (``NAME``, ``NAME:VARIANT``, or ``NAME:`` for the row without a variant), the beginning of a
+    record's key, or a record's file. dataset, setting, ratio, by, seed: choose among several results. filter:
     default is that of the records. force: put rows of different datasets or filters side by side, without a test.
     standing: today's code, by which stale rows are named (default: that of the installed methods).
 
@@ -176,7 +175,7 @@ def compare(
         filter_name,
         instances,
         differences,
-        {} if unpaired else holm({name: each.p for name, each in differences.items()}),
+        {} if unpaired else holm({name: difference.p for name, difference in differences.items()}),
         unpaired,
         dict(_apart(one.records, other.records)),
         (judged.problems(one.records), judged.problems(other.records)),
@@ -184,7 +183,7 @@ def compare(
 
 
 def obstacle(first: Selected, second: Selected, filter_name: str | None = None) -> str:
-    """Why the instances of two rows cannot be paired; empty if they can. filter_name: default is that of each row."""
+    """Return why the instances of two rows cannot be paired; empty if they can. filter_name: default is each row's."""
     one, other = first.records[0], second.records[0]
     if one.cell.dataset != other.cell.dataset:
         return f"datasets: {one.cell.dataset} and {other.cell.dataset}"
@@ -198,7 +197,7 @@ def obstacle(first: Selected, second: Selected, filter_name: str | None = None) 
 def _differences(
     first: Selected, second: Selected, filter_name: str | None, unpaired: bool
 ) -> tuple[dict[str, Difference], int, str]:
-    """The difference of every metric, the instances it is over, and the filter."""
+    """Return the difference of every metric, the number of instances, and the filter."""
     if unpaired:
         nan = float("nan")
         filters = [filter_name or row.records[0].protocol.filter for row in (first, second)]
@@ -224,8 +223,8 @@ def _differences(
     return differences, scores[0][0].scored, chosen
 
 
-def described(letter: str, row: Selected, problems: Sequence[str]) -> str:
-    """A row in one line, and a line for each of its problems."""
+def describe_row(letter: str, row: Selected, problems: Sequence[str]) -> str:
+    """Return a row in one line, and a line for each of its problems."""
     record = row.records[0]
     where = f"{record.cell.dataset}, {record.cell.setting.title}"
     line = f"{letter}: {record.name}, {where}, seed {', '.join(map(str, row.seeds))}"
@@ -233,11 +232,13 @@ def described(letter: str, row: Selected, problems: Sequence[str]) -> str:
 
 
 def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: None if isinstance(each, float) and math.isnan(each) else each for name, each in values.items()}
+    return {
+        name: None if isinstance(figure, float) and math.isnan(figure) else figure for name, figure in values.items()
+    }
 
 
 def _apart(first: Sequence[Record], second: Sequence[Record]) -> Iterator[tuple[str, tuple[object, object]]]:
-    """Where two rows differ, results aside: (field, (one, other)), for the first seed of both that differs there."""
+    """Yield the fields, but for results, in which two rows differ: (field, (one, other)), for the first such seed."""
     found: dict[str, tuple[object, object]] = {}
     seeds = {record.cell.seed: record for record in second}
     both = [(record, seeds[record.cell.seed]) for record in first if record.cell.seed in seeds]
@@ -251,13 +252,13 @@ def _apart(first: Sequence[Record], second: Sequence[Record]) -> Iterator[tuple[
         yield place, found[place]
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_shown(each)}" for name, each in value.items())
+        return ", ".join(f"{name} {_format(part)}" for name, part in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(map(_shown, value)) or "none"
+        return ", ".join(map(_format, value)) or "none"
     text = str(value)
     # The start of a hash is enough for a reader.
     return f"{text[:12]}..." if len(text) == 64 else text

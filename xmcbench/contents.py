@@ -1,4 +1,4 @@
-"""Identity of what parameters name: a file, a folder, or a model counts by its content, not by its name."""
+"""Identity of parameters that name a file, a folder or a model: its content, not its name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def contents(method: Method) -> dict[str, str]:
     return {name: identity for name, identity in found.items() if identity}
 
 
-def identifying_values(method: Method) -> dict[str, Any]:
+def identity_values(method: Method) -> dict[str, Any]:
     """Return all parameters of a method, with the content of what they name. Raises what ``contents`` raises."""
     return {**method.parameters(), **contents(method)}
 

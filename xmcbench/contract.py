@@ -1,4 +1,4 @@
-"""The contract test of a method: what `xmcbench check` runs, on a corpus of a few hundred texts."""
+"""The contract test of a method, for `xmcbench check`, on a corpus of a few hundred texts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +18,7 @@ from msgspec import Struct
 from xmcbench import parameters
 from xmcbench.data.sources.xc_raw import write_instances, write_labels
 from xmcbench.environment import Compute
-from xmcbench.errors import MethodError, Unavailable, XmcbenchError, told
+from xmcbench.errors import MethodError, Unavailable, XmcbenchError, summarize
 from xmcbench.method import Method
 from xmcbench.plugins import hub
 from xmcbench.plugins.description import DEFAULT_PRESET
@@ -53,10 +54,10 @@ _SIGNIFICANCE = 1e-6
 
 
 class Finding(Struct, frozen=True):
-    """One check. reason: why not ok.
+    """One check. reason: why it is not ok.
 
     status: ``missing`` if something that the method needs is not on this machine; ``timeout`` if the time limit ended
-    the check; ``skipped`` for those after a failure that came again.
+    the check; ``skipped`` after a failure that was repeated.
     """
 
     name: str
@@ -65,10 +66,10 @@ class Finding(Struct, frozen=True):
 
 
 class CheckRequest(Struct, frozen=True, kw_only=True):
-    """What is to be checked: a method by name, from a plug-in file if it is not installed, under these parameters.
+    """A request to check a method by name, from a plug-in file if it is not installed, with these parameters.
 
-    preset: whose values the other parameters have; None for ``quick``, if the method has it. environment: variables
-    with secrets that the process of the check gets. hidden: files and folders that it must not read.
+    preset: of the other parameters; None for ``quick``, if the method has it. environment: variables with secrets that
+    the process of the check gets. hidden: files and folders that it must not read.
     """
 
     name: str
@@ -87,7 +88,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
 
 
 def check(request: CheckRequest) -> list[Finding]:
-    """Every check that applies to the method, in a separate process under the limits of the request.
+    """Make every check that applies to the method, in a separate process under the limits of the request.
 
     If the method does not load, the later checks are left out. If the process does not run to its end, that is the last
     finding.
@@ -120,7 +121,7 @@ def check(request: CheckRequest) -> list[Finding]:
 
 
 def main(asked: str, answered: str, finished: str) -> None:
-    """Check the method that a file asks for; write the findings after each check, and in the end that it was the last.
+    """Check the method that a file names; write the findings after each check, and another file at the end.
 
     A method can end the process at any time, so that its exit code says nothing.
     """
@@ -130,7 +131,7 @@ def main(asked: str, answered: str, finished: str) -> None:
     found: list[Finding] = []
     for finding in _findings(request):
         # The check at chance runs a cell, whose reason has no place in the file.
-        if finding.reason and any(f"{each.reason} (".startswith(f"{finding.reason} (") for each in found):
+        if finding.reason and any(f"{other.reason} (".startswith(f"{finding.reason} (") for other in found):
             found.append(Finding("the other checks", "skipped", "the method fails the same way"))
         else:
             found.append(finding)
@@ -141,42 +142,29 @@ def main(asked: str, answered: str, finished: str) -> None:
 
 
 def _findings(request: CheckRequest) -> Iterator[Finding]:
-    loaded: list[type[Method]] = []
-    values: dict[str, object] = {}
+    made: list[_Made] = []
 
-    def loads() -> None:
+    def load_method() -> None:
         if request.plugin:
             import_file(Path(request.plugin))
-        method = load(request.name)
-        loaded.append(method)
-        known = parameters.declared(method)
-        preset = method.presets.get(DEFAULT_PRESET, {}) if request.preset is None else method.presets[request.preset]
+        cls = load(request.name)
+        known = parameters.list_parameters(cls)
+        preset = cls.presets.get(DEFAULT_PRESET, {}) if request.preset is None else cls.presets[request.preset]
         given = parameters.resolve(known, request.name, preset)
-        values.update(parameters.resolve(known, request.name, {**given, **request.parameters}))
-        method(**values).require()
+        values = parameters.resolve(known, request.name, {**given, **request.parameters})
+        made.append(_Made(cls, values))
+        cls(**values).require()
 
-    finding = _finding("loads", loads, None)
+    finding = _make_finding("loads", load_method, None)
     yield finding
     if finding.status != "ok":
         return
-    (method,) = loaded
-    checks: dict[str, Callable[[], None]] = {"declares its parameters": lambda: _declares(method)}
-    if method.supervision != "required":
-        checks["learns without pairs (ez)"] = lambda: _valid(method, values, pairs=False)
-    if method.supervision != "unused":
-        checks["learns from pairs (fs, full)"] = lambda: _valid(method, values, pairs=True)
-        checks["leaves the pairs as they are"] = lambda: _leaves_pairs(method, values)
-    checks["pads where k is larger than the number of labels"] = lambda: _valid(method, values, pairs=True, k=50)
-    checks["accepts empty and unknown texts"] = lambda: _strange_texts(method, values)
-    checks["gives equal predictions under one seed"] = lambda: _repeats(method, values)
-    if method.deterministic:
-        checks["gives equal predictions under any seed"] = lambda: _repeats(method, values, seeds=(0, 1))
-    checks["is at chance where test pairs are random"] = lambda: _at_chance(request, method, values, request.limits)
-    for name, run in checks.items():
-        yield _finding(name, run, method)
+    (method,) = made
+    for name, run in _checks(request, method):
+        yield _make_finding(name, run, method.cls)
 
 
-def _finding(name: str, run: Callable[[], None], method: type[Method] | None) -> Finding:
+def _make_finding(name: str, run: Callable[[], object], method: type[Method] | None) -> Finding:
     try:
         with ending_forks():
             run()
@@ -186,18 +174,54 @@ def _finding(name: str, run: Callable[[], None], method: type[Method] | None) ->
         return Finding(name, "failed", str(error))
     except BaseException as error:  # a method can raise anything, even SystemExit; the other checks go on
         place = line_of(error, inspect.getfile(method)) if method else ""
-        return Finding(name, "failed", f"{told(error)}{place}")
+        return Finding(name, "failed", f"{summarize(error)}{place}")
     return Finding(name, "ok")
 
 
-def _declares(cls: type[Method]) -> None:
-    problems = parameters.undeclared(cls, Method)
-    if problems:
-        raise MethodError("; ".join(problems))
+@dataclass(frozen=True)
+class _Made:
+    """A method with its parameters."""
+
+    cls: type[Method]
+    values: Mapping[str, object]
+
+    def predict(self, texts: Texts | None = None, pairs: csr_matrix | None = None, k: int = 5, seed: int = 0) -> TopK:
+        """Train on the corpus and predict, by default for its first 20 instances."""
+        train, labels, _ = _corpus()
+        tested = train[:20] if texts is None else texts
+        parts = predict(
+            self.cls(**self.values),
+            (train, labels, tested),
+            None if self.cls.supervision == "unused" else pairs,
+            k,
+            seed=seed,
+            artifacts=Artifacts(),
+            compute=Compute(),
+            identity={"method": self.cls.__name__, "parameters": dict(self.values)},
+            phases=Phases(),
+        )
+        return TopK.joined(parts, k, len(tested))
+
+
+def _checks(request: CheckRequest, method: _Made) -> Iterator[tuple[str, Callable[[], object]]]:
+    cls, (_, _, pairs) = method.cls, _corpus()
+    yield "declares its parameters", lambda: _check_declarations(cls)
+    if cls.supervision != "required":
+        yield "learns without pairs (ez)", method.predict
+    if cls.supervision != "unused":
+        yield "learns from pairs (fs, full)", lambda: method.predict(pairs=pairs)
+        yield "leaves the pairs as they are", lambda: _check_pairs(method)
+    yield "pads where k is larger than the number of labels", lambda: method.predict(pairs=pairs, k=50)
+    strange = Texts.from_lists(["", " ", "zyzzyva quokka", "\u4e2d\u6587 \U0001f600"])
+    yield "accepts empty and unknown texts", lambda: method.predict(strange, pairs)
+    yield "gives equal predictions under one seed", lambda: _check_repetition(method, 0)
+    if cls.deterministic:
+        yield "gives equal predictions under any seed", lambda: _check_repetition(method, 1)
+    yield "is at chance where test pairs are random", lambda: _at_chance(request, method)
 
 
 def _corpus() -> tuple[Texts, Texts, csr_matrix]:
-    """40 instances, 10 labels; instance i speaks of the topics i and i + 1, and these are its labels."""
+    """Return 40 instances and 10 labels; instance i is about the topics i and i + 1, and these are its labels."""
     from scipy.sparse import csr_matrix
 
     rows = range(40)
@@ -208,75 +232,42 @@ def _corpus() -> tuple[Texts, Texts, csr_matrix]:
     return Texts.from_lists(titles, contents), Texts.from_lists([f"the {topic}" for topic in _TOPICS]), pairs
 
 
-def _predict(
-    cls: type[Method],
-    values: Mapping[str, object],
-    texts: Texts,
-    pairs: csr_matrix | None,
-    k: int,
-    seed: int = 0,
-) -> TopK:
-    train, labels, _ = _corpus()
-    parts = predict(
-        cls(**values),
-        (train, labels, texts),
-        pairs,
-        k,
-        seed=seed,
-        artifacts=Artifacts(),
-        compute=Compute(),
-        identity={"method": cls.__name__, "parameters": dict(values)},
-        phases=Phases(),
-    )
-    return TopK.joined(parts, k, len(texts))
+def _check_declarations(cls: type[Method]) -> None:
+    if problems := parameters.find_undeclared(cls, Method):
+        raise MethodError("; ".join(problems))
 
 
-def _known(cls: type[Method], pairs: csr_matrix) -> csr_matrix | None:
-    return None if cls.supervision == "unused" else pairs
-
-
-def _valid(cls: type[Method], values: Mapping[str, object], pairs: bool, k: int = 5) -> None:
-    train, _, known = _corpus()
-    _predict(cls, values, train[:20], _known(cls, known) if pairs else None, k)
-
-
-def _leaves_pairs(cls: type[Method], values: Mapping[str, object]) -> None:
-    train, _, pairs = _corpus()
+def _check_pairs(method: _Made) -> None:
+    _, _, pairs = _corpus()
     before = pairs.copy()
-    _predict(cls, values, train[:5], pairs, 5)
+    method.predict(pairs=pairs)
     if pairs.shape != before.shape or pairs.nnz != before.nnz or (pairs != before).nnz:
         raise MethodError("fit changed the pairs that it was given", "work on a copy: other methods share them")
 
 
-def _strange_texts(cls: type[Method], values: Mapping[str, object]) -> None:
+def _check_repetition(method: _Made, seed: int) -> None:
     _, _, pairs = _corpus()
-    texts = Texts.from_lists(["", " ", "zyzzyva quokka", "\u4e2d\u6587 \U0001f600"])
-    _predict(cls, values, texts, _known(cls, pairs), 5)
-
-
-def _repeats(cls: type[Method], values: Mapping[str, object], seeds: tuple[int, int] = (0, 0)) -> None:
-    train, _, pairs = _corpus()
-    first, second = (_predict(cls, values, train[:20], _known(cls, pairs), 5, seed) for seed in seeds)
-    same = np.array_equal(first.indices, second.indices) and np.array_equal(first.scores, second.scores)
-    if not same and seeds[0] == seeds[1]:
+    first, second = (method.predict(pairs=pairs, seed=of_run) for of_run in (0, seed))
+    if np.array_equal(first.indices, second.indices) and np.array_equal(first.scores, second.scores):
+        return
+    if seed == 0:
         raise MethodError("two runs with one seed predict differently", "draw every random number from self.seed")
-    if not same:
-        raise MethodError(
-            "two runs with different seeds predict differently", "`deterministic = True` promises that they do not"
-        )
+    raise MethodError(
+        "two runs with different seeds predict differently", "`deterministic = True` promises that they do not"
+    )
 
 
-def _at_chance(request: CheckRequest, method: type[Method], values: Mapping[str, object], limits: Limits) -> None:
+def _at_chance(request: CheckRequest, method: _Made) -> None:
     """Run a cell on a dataset with random test pairs: a method can only predict them if it has seen them."""
     name, registry = request.name, Registry([Path(request.plugin)] if request.plugin else [])
     with scratch() as folder:
         root = folder / "random-pairs"
         root.mkdir()
         _write_random(root)
-        setting = Setting.of("ez" if method.supervision == "unused" else "full")
+        setting = Setting.of("ez" if method.cls.supervision == "unused" else "full")
         store = Store(folder / "runs")
-        planned = plan([Request(str(root), setting, (name,), None, {name: values})], registry, store)
-        (record,) = execute(planned, Place(store, limits))
+        planned = plan([Request(str(root), setting, (name,), None, {name: method.values})], registry, store)
+        (record,) = execute(planned, Place(store, request.limits))
     if record.status == "skipped":
         raise Unavailable(record.reason)
     if not record.ok:
@@ -290,7 +281,7 @@ def _at_chance(request: CheckRequest, method: type[Method], values: Mapping[str,
 
 
 def _write_random(folder: Path) -> None:
-    """Texts that each mention two labels: these are the training pairs. The test pairs are random."""
+    """Write texts that each mention two labels: these are the training pairs. The test pairs are random."""
     random = np.random.RandomState(0)
     labels = [f"the {topic} of {kind}" for kind in ("gold", "iron", "salt", "wool") for topic in _TOPICS]
 
@@ -306,12 +297,12 @@ def _write_random(folder: Path) -> None:
 
 
 def _chance(hits: int, rows: int, share: float) -> float:
-    """The probability of at least this many hits in this many rows."""
+    """Return the probability of at least this many hits in this many rows."""
     return sum(math.comb(rows, k) * share**k * (1 - share) ** (rows - k) for k in range(hits, rows + 1))
 
 
 def _hide(asked: str) -> None:
-    """Take what a cell must not read out of reach of this process."""
+    """Hide the files that a cell must not read from this process."""
     request = msgspec.json.decode(Path(asked).read_bytes(), type=CheckRequest)
     plugin = [Path(request.plugin)] if request.plugin else []
     isolation.hide(map(Path, request.hidden), [*plugin, *isolation.needed_by_all()])

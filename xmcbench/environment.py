@@ -20,13 +20,13 @@ from msgspec import Meta, Struct
 from xmcbench import __version__
 from xmcbench.output.quantities import counted
 
-#: The variables by which OpenMP, BLAS, numba and Rust libraries are told how many threads to use.
+#: The variables with the number of threads for OpenMP, BLAS, numba and Rust libraries.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
 
 #: Extras with packages that results can depend on.
 _EXTRAS = ("encoders", "gensim", "gpu", "icu", "offline", "pecos")
 _CPUINFO = Path("/proc/cpuinfo")
-#: What is between the model of a processor and its vector instructions.
+#: The word between the model of a processor and its vector instructions.
 _WITH = " with "
 #: Limit and use of memory of the group of processes that a container is, in both versions of cgroups.
 _CGROUPS = (
@@ -58,18 +58,18 @@ class Hardware(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def kind(self) -> str:
-        """One line that names a class of machine; times are only compared within a class."""
+        """The class of machine in one line; times are only compared within a class."""
         accelerator = ", ".join(self.accelerators) or "no accelerator"
         return f"{self.processor}, {counted(self.cores, 'core')}, {self.memory_gib} GiB, {accelerator}"
 
     @property
     def model(self) -> str:
-        """The model of the processor alone. Clouds have one name for processors of several generations."""
+        """The model of the processor. Clouds have one name for processors of several generations."""
         return self.processor.partition(_WITH)[0]
 
 
 class Compute(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a cell computes, which is not part of its identity.
+    """Devices of a cell, which are not part of its identity.
 
     device: ``auto`` is a CUDA GPU if there is one, else the CPU; ``mps`` is the GPU of an Apple chip. processes: of the
     cell on this machine, which train encoders and embed texts. threads: of the cell; None, in old records: not known.
@@ -81,7 +81,7 @@ class Compute(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Program(Struct, frozen=True, forbid_unknown_fields=True):
-    """This xmcbench: its version, and the commit of its checkout, with ``+`` where files differ from it.
+    """The version of xmcbench, and the commit of its checkout, with ``+`` if files differ from it.
 
     commit: empty where it is not known, as for a package from an index.
     """
@@ -92,7 +92,7 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def hardware() -> Hardware:
-    """The machine that this process runs on."""
+    """Return the machine that this process runs on."""
     import psutil
 
     return Hardware(
@@ -106,7 +106,7 @@ def hardware() -> Hardware:
 
 @cache
 def machine() -> str:
-    """What tells this machine, since it was started, from every other; empty elsewhere than on Linux."""
+    """Return the boot id, which identifies this machine until it restarts; empty elsewhere than on Linux."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -115,23 +115,23 @@ def machine() -> str:
 
 @cache
 def machine_tag() -> str:
-    """Six characters of it, for names of files."""
+    """Return six characters that identify this machine, for names of files."""
     return hashlib.sha256(machine().encode()).hexdigest()[:6]
 
 
 def usable_cores() -> int:
-    """Cores this process may use: in a cell, its share; elsewhere those of the machine, or ``OMP_NUM_THREADS``."""
+    """Return the cores that this process may use: in a cell its share; elsewhere all, or ``OMP_NUM_THREADS``."""
     told = os.environ.get(_THREADS[0], "").partition(",")[0]
     return max(1, min(machine_cores(), int(told))) if told.isdecimal() else machine_cores()
 
 
 def thread_variables(threads: int) -> dict[str, str]:
-    """The environment that tells every library of a process how many threads to use."""
+    """Return the environment variables with the number of threads for every library of a process."""
     return dict.fromkeys(_THREADS, str(threads))
 
 
 def machine_cores() -> int:
-    """Cores of this machine that its processes may use together, also within the quota of a container."""
+    """Return the cores that the processes of this machine may use together, also within the quota of a container."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for files in _QUOTAS:
         try:
@@ -144,7 +144,7 @@ def machine_cores() -> int:
 
 
 def available_memory() -> int:
-    """Bytes that processes can still take, also within the limit of a container."""
+    """Return the bytes that processes can still take, also within the limit of a container."""
     import psutil
 
     free = int(psutil.virtual_memory().available)
@@ -158,7 +158,7 @@ def available_memory() -> int:
 
 
 def _reclaimable(statistics: Path) -> int:
-    """Bytes of a group's files in memory that the system gives back when it needs them."""
+    """Return the bytes of a group's files in memory that the system can reclaim."""
     try:
         counts = {name: int(size) for name, size in map(str.split, statistics.read_text().splitlines())}
     except (OSError, ValueError):
@@ -179,7 +179,7 @@ def _processor() -> str:
 
 @cache
 def accelerators() -> tuple[str, ...]:
-    """Names of the NVIDIA GPUs, from the driver's own tool: no framework needs to be imported."""
+    """Return the names of the NVIDIA GPUs, from the driver's own tool: no framework needs to be imported."""
     if shutil.which("nvidia-smi") is None:
         return ()
     asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
@@ -192,7 +192,7 @@ def accelerators() -> tuple[str, ...]:
 
 @cache
 def program() -> Program:
-    """The version and the commit of the xmcbench that is running."""
+    """Return the version and the commit of the running xmcbench."""
     return Program(__version__, _commit())
 
 
@@ -216,7 +216,7 @@ def _commit() -> str:
 
 @cache
 def packages() -> dict[str, str]:
-    """Versions of Python and of the installed packages that results can depend on."""
+    """Return the versions of Python and of the installed packages that results can depend on."""
     from packaging.requirements import Requirement
 
     versions = {"python": platform.python_version()}
@@ -231,13 +231,13 @@ def packages() -> dict[str, str]:
 
 
 def package_versions(imports: Iterable[str]) -> dict[str, str]:
-    """Versions of installed packages by import name; a package that is not installed has none."""
+    """Return the versions of installed packages by import name."""
     return {name: version for name in imports if (version := _version(name))}
 
 
 def distribution_versions(imports: Iterable[str]) -> dict[str, str]:
-    """Versions of installed packages by the names under which they are installed, not those of imports."""
-    return {name: metadata.version(name) for each in imports for name in sorted(_names(each))}
+    """Return the versions of imported packages by the names under which they are installed."""
+    return {name: metadata.version(name) for imported in imports for name in sorted(_names(imported))}
 
 
 @cache
@@ -247,7 +247,7 @@ def _version(import_name: str) -> str:
 
 @cache
 def _names(import_name: str) -> frozenset[str]:
-    """The names under which the packages with a module are installed."""
+    """Return the names under which the packages with a module are installed."""
     try:
         return frozenset({metadata.distribution(import_name).name})
     except metadata.PackageNotFoundError:
@@ -256,8 +256,8 @@ def _names(import_name: str) -> frozenset[str]:
 
 @cache
 def distributions() -> Mapping[str, list[str]]:
-    """Name of a module -> the names under which packages with it are installed.
+    """Return name of a module -> the names under which packages with it are installed.
 
-    Slow at first: it reads the metadata of every installed package.
+    The first call is slow: it reads the metadata of every installed package.
     """
     return metadata.packages_distributions()

@@ -1,16 +1,6 @@
 """Every error that xmcbench raises on purpose.
 
-    XmcbenchError            what went wrong, and a hint what to do about it
-    |- UsageError            the request is wrong: exit code 2
-    |  |- UnknownName        no method, dataset, parameter, ... of that name (did you mean ...?)
-    |  |- NoResult           a method has no stored result with the dataset, setting and seed asked for
-    |- DataError             files of a dataset are missing, damaged or break the format
-    |- MethodError           a method broke the contract
-    |- PluginError           a plug-in cannot be loaded
-    |- Unavailable           a package, weights or data that are needed are not on this machine
-    |- StorageError          a result cannot be written (full disk, no permission) or read
-
-The text of the exception is the message of the command line: one line, then the hint. A traceback is shown with
+The text of an exception is the message of the command line: one line, then the hint. A traceback is shown with
 ``--debug`` only.
 """
 
@@ -27,10 +17,7 @@ _FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class XmcbenchError(Exception):
-    """A failure with a reason a user can act on.
-
-    ``message`` says what is wrong in one line, ``hint`` what to do about it.
-    """
+    """A failure with a reason, ``message``, in one line, and a ``hint`` what to do about it."""
 
     exit_code = 1
     message: str = ""
@@ -46,17 +33,17 @@ class XmcbenchError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """For pickle, which would call the constructor of a subclass with a message."""
-        return _made, (type(self), self.message, self.hint), self.__dict__
+        return _make, (type(self), self.message, self.hint), self.__dict__
 
 
-def _made(kind: type[XmcbenchError], message: str, hint: str) -> XmcbenchError:
+def _make(kind: type[XmcbenchError], message: str, hint: str) -> XmcbenchError:
     error = kind.__new__(kind)
     XmcbenchError.__init__(error, message, hint)
     return error
 
 
 class UsageError(XmcbenchError):
-    """The request itself is wrong."""
+    """The request itself is wrong: exit code 2."""
 
     exit_code = 2
 
@@ -76,7 +63,7 @@ class UnknownName(UsageError):
 
 
 class NoResult(UsageError):
-    """A method has no stored result with the dataset, setting and seed asked for."""
+    """A method has no stored result with the requested dataset, setting and seed."""
 
 
 class DataError(XmcbenchError):
@@ -92,15 +79,15 @@ class PluginError(XmcbenchError):
 
 
 class Unavailable(XmcbenchError):
-    """Something that is needed is not on this machine; the hint is the command that installs or fetches it."""
+    """A package, weights or data are not on this machine; the hint is the command that installs or fetches them."""
 
 
 class StorageError(XmcbenchError):
-    """A result cannot be written or read."""
+    """A result cannot be written (full disk, no permission) or read."""
 
     @classmethod
     def from_os_error(cls, error: OSError, path: object) -> StorageError:
-        """The same failure, in one line."""
+        """Return the same failure, in one line."""
         if is_full_disk(error):
             return cls(f"no space left to write {path}", "free some space or choose another folder, then run again")
         if isinstance(error, FileExistsError | NotADirectoryError):
@@ -109,20 +96,20 @@ class StorageError(XmcbenchError):
 
 
 def kind_of(error: XmcbenchError) -> str:
-    """The name of the nearest class of this module, by which another process makes the error again: ``of_kind``."""
-    return next(each.__name__ for each in type(error).__mro__ if each.__module__ == __name__)
+    """Return the name of the nearest class of this module, by which another process makes the error: ``of_kind``."""
+    return next(cls.__name__ for cls in type(error).__mro__ if cls.__module__ == __name__)
 
 
 def of_kind(kind: str, message: str, hint: str) -> XmcbenchError:
-    """The error that another process raised. kind: from ``kind_of``; any other name is an XmcbenchError."""
+    """Return the error that another process raised. kind: from ``kind_of``; any other name is an XmcbenchError."""
     found = globals().get(kind)
     if not isinstance(found, type) or not issubclass(found, XmcbenchError):
         found = XmcbenchError
-    return _made(found, message, hint)
+    return _make(found, message, hint)
 
 
-def told(error: BaseException) -> str:
-    """An error that is not one of ours, in one line: its class and its message."""
+def summarize(error: BaseException) -> str:
+    """Return an error of any class in one line: its class and its message."""
     try:
         message = str(error)
     except Exception:  # the class of an error can be anyone's
@@ -131,5 +118,5 @@ def told(error: BaseException) -> str:
 
 
 def is_full_disk(error: OSError) -> bool:
-    """Whether there was no space left. numpy reports how much of an array it wrote, without an error number."""
+    """Return whether there was no space left. numpy only reports how much of an array it wrote."""
     return error.errno in _FULL_DISK or (error.errno is None and str(error).endswith(" written"))

@@ -1,7 +1,4 @@
-"""An experiment: the cells of a run, a curve or an ablation, planned first and then carried out.
-
-``xmcbench.api`` makes one from the arguments of a function, ``xmcbench.command`` from those of a command line.
-"""
+"""An experiment: the cells of a run, a curve or an ablation, planned first and then executed."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ Shown = TypeVar("Shown", bound="Results")
 
 @dataclass(frozen=True)
 class Options:
-    """How cells are run.
+    """Options of execution.
 
     runs: the folder of results. plugins: files of methods that are not installed. force: run finished cells again;
     refresh: those whose code has changed. progress: called when a cell starts and when it ends; watch: several times a
@@ -71,44 +68,20 @@ class Options:
         check_on(self.on)
 
     def registry(self) -> Registry:
-        """All methods by name. Raises what ``Registry`` raises."""
+        """Return all methods by name. Raises what ``Registry`` raises."""
         return Registry(self.plugins, self.limits.time_s)
-
-    def planned(self, requests: Sequence[Request], registry: Registry, runs: bool = True) -> Plan:
-        """The cells of requests. runs: whether they will be run, so that what they need has to be here.
-
-        Raises what ``plan`` raises, and UsageError where there are none.
-        """
-        planned = plan(requests, registry, Store(self.runs), force=self.force, refresh=self.refresh, runs=runs)
-        if not planned.cells:
-            raise UsageError("no method can run", "; ".join(map(str, planned.skipped)))
-        return planned
 
     @property
     def place(self) -> Place:
-        """Where cells run."""
+        """Target of the execution: the store, limits, and where cells run."""
         return Place(Store(self.runs), self.limits, self.compute, self.jobs, self.cells_per_gpu, self.on)
-
-    def executed(self, planned: Plan) -> list[Record]:
-        """The records of a plan's cells, in its order. Raises what ``execute`` raises."""
-        return execute(planned, self.place, self.progress, self.force, self.watch)
-
-    def pretrained(
-        self, planned: Plan, progress: pretraining.Progress = lambda *_: None
-    ) -> list[pretraining.Pretrained]:
-        """Do the pre-trainings that the cells of a plan need, and no cell. Raises StorageError."""
-        return pretraining.pretrain(planned, self.place, progress)
-
-    def jobs_of(self, planned: Plan) -> int:
-        """How many cells of a plan run at once. Raises what ``jobs_at`` raises."""
-        return jobs_at(self.place, [each for each in planned.cells if each.state == "to run"])
 
 
 @dataclass(frozen=True)
 class Experiment(ABC, Generic[Shown]):
     """Planned cells, and how they are run and shown.
 
-    filter: under which results are shown; empty where the cards of several datasets say different ones.
+    filter: under which results are shown; empty where the cards of several datasets have different ones.
     """
 
     plan: Plan
@@ -118,22 +91,31 @@ class Experiment(ABC, Generic[Shown]):
     def execute(self, progress: Progress | None = None, watch: Watch | None = None) -> Shown:
         """Run the cells that have no result yet. progress, watch: default is those of the options.
 
-        Raises what ``execute`` raises. A cell that fails is a record.
+        Raises what ``runner.execution.execute`` raises. A cell that fails is a record.
         """
         chosen = self.options
-        options = replace(chosen, progress=progress or chosen.progress, watch=watch or chosen.watch)
-        return self.results(options.executed(self.plan))
+        progress, watch = progress or chosen.progress, watch or chosen.watch
+        return self.results(execute(self.plan, chosen.place, progress, chosen.force, watch))
+
+    def pretrain(self, progress: pretraining.Progress) -> list[pretraining.Pretrained]:
+        """Run only the shared pre-training that the cells need. Raises StorageError."""
+        return pretraining.pretrain(self.plan, self.options.place, progress)
+
+    @property
+    def jobs(self) -> int:
+        """Number of cells that run at once. Raises what ``jobs_at`` raises."""
+        return jobs_at(self.options.place, [cell for cell in self.plan.cells if cell.state == "to run"])
 
     @abstractmethod
     def results(self, records: Sequence[Record]) -> Shown:
-        """The records of the plan's cells, in its order, or some of them, as what is shown."""
+        """Return the records of the plan's cells, in its order, or some of them, as results."""
 
     def part(self, shard: Shard) -> Self:
-        """The cells of one of several shards."""
+        """Return the cells of one of several shards."""
         return replace(self, plan=shard.of(self.plan))
 
-    def _shown(self, kind: Callable[..., Shown], records: Sequence[Record], **more: object) -> Shown:
-        """Results of some kind, with what all kinds have."""
+    def _make(self, kind: Callable[..., Shown], records: Sequence[Record], **more: object) -> Shown:
+        """Return results of some kind, with the facts that all kinds have."""
         plan = self.plan
         skipped = tuple(plan.skipped)
         return kind(tuple(records), self.filter, self.options.runs, plan.standing, skipped, plan.named, **more)
@@ -143,17 +125,11 @@ class Experiment(ABC, Generic[Shown]):
 class Run(Experiment["Results"]):
     """The cells of grids."""
 
-    @classmethod
-    def planned(cls, grids: Sequence[Grid], options: Options, registry: Registry, name: str | None) -> Self:
-        """Plan the cells. name: of the filter, None for the card's. Raises UsageError, DataError."""
-        found = options.planned(requests_of(grids), registry)
-        return cls(found, options, shown_filter(found, name))
-
     def results(self, records: Sequence[Record]) -> Results:
-        """The records, with methods that were left out."""
+        """Return the records, with methods that were left out."""
         from xmcbench.results import Results
 
-        return self._shown(Results, records)
+        return self._make(Results, records)
 
 
 @dataclass(frozen=True)
@@ -163,41 +139,22 @@ class CurveRun(Experiment["Coverage"]):
     by: str
     ratios: tuple[float, ...]
 
-    @classmethod
-    def planned(
-        cls,
-        grids: Sequence[Grid],
-        options: Options,
-        registry: Registry,
-        name: str | None,
-        by: str,
-        ratios: Sequence[float],
-        runs: bool = True,
-    ) -> Self:
-        """Plan the cells of grids whose settings are those of the ratios. Methods that never look at pairs run once.
-
-        name: of the filter, None for the card's. runs: as in ``Options.planned``. Raises UsageError, DataError.
-        """
-        cells = [each for grid in grids for each in curve_grids(grid, registry)]
-        found = options.planned(requests_of(cells), registry, runs)
-        return cls(found, options, shown_filter(found, name), by, tuple(sorted({*ratios})))
-
     def finished(self) -> Coverage:
-        """The results that there are, without running a cell."""
-        return self.results([each.record for each in self.plan.cells if each.record])
+        """Return the results that are there, without running a cell."""
+        return self.results([cell.record for cell in self.plan.cells if cell.record])
 
     def results(self, records: Sequence[Record]) -> Coverage:
-        """The records, with what the curves should hold."""
+        """Return the records, with the points that the curves should have."""
         from xmcbench.results import Coverage
 
         expected: dict[str, list[tuple[str, float, int]]] = {}
-        for each in self.plan.cells:
+        for planned in self.plan.cells:
             # A finished cell keeps the name under which it ran.
-            name = each.record.name if each.record and each.state != "to run" else each.name
-            point = (name, each.cell.setting.share, each.cell.seed)
-            expected.setdefault(each.cell.dataset, []).append(point)
-        points = {dataset: tuple(each) for dataset, each in expected.items()}
-        return self._shown(Coverage, records, by=self.by, ratios=self.ratios, expected=points)
+            name = planned.record.name if planned.record and planned.state != "to run" else planned.name
+            point = (name, planned.cell.setting.share, planned.cell.seed)
+            expected.setdefault(planned.cell.dataset, []).append(point)
+        points_of = {dataset: tuple(points) for dataset, points in expected.items()}
+        return self._make(Coverage, records, by=self.by, ratios=self.ratios, expected=points_of)
 
 
 @dataclass(frozen=True)
@@ -206,55 +163,81 @@ class AblationRun(Experiment["Ablated"]):
 
     rows: tuple[str, ...]
 
-    @classmethod
-    def planned(cls, grids: Sequence[Grid], options: Options, registry: Registry, name: str | None) -> Self:
-        """Plan the rows of each grid's method.
-
-        name: of the filter, None for the card's. Raises UsageError, DataError.
-        """
-        rows = [each for grid in grids for each in ablation_rows(grid, registry)]
-        found = options.planned([request for _, request in rows], registry)
-        planned = {cell.request for cell in found.cells}
-        if not found.skipped and (same := [row for number, (row, _) in enumerate(rows) if number not in planned]):
-            raise UsageError(
-                f"row {same[0]!r} of the ablation is the same as an earlier one",
-                "a preset has these values: choose another, or set other parameters",
-            )
-        absent = dict.fromkeys(f"row {row!r}" for number, (row, _) in enumerate(rows) if number not in planned)
-        found = replace(found, skipped=[replace(each, where=tuple(absent)) for each in found.skipped])
-        return cls(found, options, shown_filter(found, name), tuple(row for row, _ in rows))
-
     def results(self, records: Sequence[Record]) -> Ablated:
-        """The records by row, with the parameters that each row changes."""
+        """Return the records by row, with the parameters that each row changes."""
         from xmcbench.results import Ablated
 
-        by_row: dict[str, list[Record]] = {}
-        for cell, record in zip(self.plan.cells, records, strict=True):
-            by_row.setdefault(self.rows[cell.request], []).append(record)
-        name = self.plan.cells[0].cell.method
-        changes = self.plan.cells[0].row.method.ablation
-        assert all(cell.cell.method == name for cell in self.plan.cells)
-        return self._shown(
-            Ablated,
-            records,
-            by_row={row: tuple(each) for row, each in by_row.items()},
-            changes={row: dict(changes[row]) for row in by_row},
-        )
+        by_row: dict[str, tuple[Record, ...]] = {}
+        for planned, record in zip(self.plan.cells, records, strict=True):
+            row = self.rows[planned.request]
+            by_row[row] = (*by_row.get(row, ()), record)
+        ablation = self.plan.cells[0].row.method.ablation
+        return self._make(Ablated, records, by_row=by_row, changes={row: dict(ablation[row]) for row in by_row})
 
 
-def shown_filter(planned: Plan, name: str | None) -> str:
-    """The filter under which the cells of a plan are shown: empty where that of the card differs between datasets.
+def plan_run(grids: Sequence[Grid], options: Options, registry: Registry, filter_name: str | None) -> Run:
+    """Plan the cells of grids. filter_name: None for the filter of the card. Raises UsageError, DataError."""
+    planned = _plan(requests_of(grids), options, registry)
+    return Run(planned, options, _choose_filter(planned, filter_name))
 
-    Raises UsageError where a dataset does not have the named one, or that of its card, which its records are made with.
+
+def plan_curve(
+    grids: Sequence[Grid],
+    options: Options,
+    registry: Registry,
+    filter_name: str | None,
+    by: str,
+    ratios: Sequence[float],
+    runs: bool = True,
+) -> CurveRun:
+    """Plan the cells of grids whose settings are those of the ratios. Methods that never look at pairs run once.
+
+    runs: whether the cells will be run, so that what they need must be here. Raises what ``plan_run`` raises.
     """
-    datasets = {each.dataset.digest: each.dataset for each in planned.cells}
+    cells = [cell_grid for grid in grids for cell_grid in curve_grids(grid, registry)]
+    planned = _plan(requests_of(cells), options, registry, runs)
+    return CurveRun(planned, options, _choose_filter(planned, filter_name), by, tuple(sorted({*ratios})))
+
+
+def plan_ablation(grids: Sequence[Grid], options: Options, registry: Registry, filter_name: str | None) -> AblationRun:
+    """Plan the rows of the ablation of each grid's method. Raises what ``plan_run`` raises."""
+    rows = [row for grid in grids for row in ablation_rows(grid, registry)]
+    found = _plan([request for _, request in rows], options, registry)
+    there = {cell.request for cell in found.cells}
+    absent = [row for number, (row, _) in enumerate(rows) if number not in there]
+    if absent and not found.skipped:
+        raise UsageError(
+            f"row {absent[0]!r} of the ablation is the same as an earlier one",
+            "a preset has these values: choose another, or set other parameters",
+        )
+    where = tuple(dict.fromkeys(f"row {row!r}" for row in absent))
+    found = replace(found, skipped=[replace(skipped, where=where) for skipped in found.skipped])
+    return AblationRun(found, options, _choose_filter(found, filter_name), tuple(row for row, _ in rows))
+
+
+def _plan(requests: Sequence[Request], options: Options, registry: Registry, runs: bool = True) -> Plan:
+    """Plan the cells of requests. Raises what ``plan`` raises, and UsageError where there are none."""
+    store = Store(options.runs)
+    planned = plan(requests, registry, store, force=options.force, refresh=options.refresh, runs=runs)
+    if not planned.cells:
+        raise UsageError("no method can run", "; ".join(map(str, planned.skipped)))
+    return planned
+
+
+def _choose_filter(planned: Plan, name: str | None) -> str:
+    """Return the filter under which the cells of a plan are shown; empty where the cards of datasets differ in it.
+
+    Raises UsageError where a dataset has neither the named filter nor that of its card, which its records are made
+    with.
+    """
+    datasets = {cell.dataset.digest: cell.dataset for cell in planned.cells}
     own = {dataset.choose_filter(None) for dataset in datasets.values()}
     found = {dataset.choose_filter(name) for dataset in datasets.values()} if name else own
     return found.pop() if len(found) == 1 else ""
 
 
 def only_ablation(registry: Registry) -> str:
-    """The only method that defines an ablation. Raises UsageError if there is none, or more than one."""
+    """Return the only method that defines an ablation. Raises UsageError if there is none, or more than one."""
     found = [entry.name for entry in registry if entry.description is not None and entry.description.ablation]
     if len(found) != 1:
         known = ", ".join(found) or "none does"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xmcbench.texts import Texts
     from xmcbench.topk import TopK
 
-#: Which settings' pairs a method can take.
+#: Whether a method uses pairs.
 Supervision = Literal["unused", "optional", "required"]
 
 
@@ -40,7 +40,7 @@ class Method:
                  default is one core
     files        data files and programs that the class reads, relative to its module: their content counts as source
     environment  names of variables that it reads and that end in TOKEN, KEY, SECRET or PASSWORD: its processes, and
-                 those of methods that it is a part of, get these and no others of the kind
+                 those of methods that it is a part of, get no other secrets
     choices      preset -> where its values come from: a source, or the commands, one a line, by which they were chosen
                  on a ``-dev`` dataset
 
@@ -49,14 +49,14 @@ class Method:
         def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]
 
     The harness calls it once for a dataset, a seed and the parameters, on an object of its own, stores the arrays, and
-    sets ``self.pretrained`` to them before every ``fit``: all ratios and settings share it.
+    sets ``self.pretrained`` to them before every ``fit``: all ratios and settings share them.
 
     A method defines ``predict``, or ``predict_batches`` if it can rank the labels for some of the texts at a time; the
     other one follows. The harness writes batches as they come, so that a million instances need not fit in memory.
 
-    The harness also sets ``self.seed`` (an int: draw every random number from it), ``self.artifacts`` (what cells
-    share, kept by content) and ``self.compute`` (device and processes). Put what a reader of the result should know
-    into ``self.notes``, as JSON values.
+    The harness also sets ``self.seed`` (an int: draw every random number from it), ``self.artifacts`` (a store that
+    cells share) and ``self.compute`` (device and processes). Put facts for a reader of the result into ``self.notes``,
+    as JSON values.
     """
 
     title: ClassVar[str] = ""
@@ -77,22 +77,22 @@ class Method:
         ``predict`` accepts a plain list of strings, as in a script or a notebook.
         """
         super().__init_subclass__(**options)
-        # Where a class overrides one of the two, the other one of its parent is not what it does.
-        owner = next(each for each in cls.__mro__ if "predict" in vars(each) or "predict_batches" in vars(each))
+        # Where a class overrides one of the two, it must not inherit the other.
+        owner = next(base for base in cls.__mro__ if "predict" in vars(base) or "predict_batches" in vars(base))
         if owner is not cls and issubclass(owner, Method):
             return
         # The class itself, or a mixin that is no method.
         whole, batches = vars(owner).get("predict"), vars(owner).get("predict_batches")
         if whole is not None:
-            cls.predict = _accepting_lists(whole)  # type: ignore[method-assign]
+            cls.predict = _accept_lists(whole)  # type: ignore[method-assign]
             if batches is None:
                 cls.predict_batches = _in_one_batch(cls)  # type: ignore[method-assign]
         elif batches is not None:
-            cls.predict = _accepting_lists(_joining(cls))  # type: ignore[method-assign]
+            cls.predict = _accept_lists(_join_batches(cls))  # type: ignore[method-assign]
 
     def __init__(self, **values: object) -> None:
         """Set hyperparameters by name; the others keep their defaults. Raises UnknownName and UsageError."""
-        known = parameters.declared(type(self))
+        known = parameters.list_parameters(type(self))
         for name, value in parameters.resolve(known, type(self).__name__, values).items():
             setattr(self, name, value)
         self._pretrained: dict[str, np.ndarray] = {}
@@ -102,8 +102,8 @@ class Method:
         self._notes: dict[str, object] = {}
 
     def parameters(self) -> dict[str, object]:
-        """Every hyperparameter with its value."""
-        return {name: getattr(self, name) for name in parameters.declared(type(self))}
+        """Return every hyperparameter with its value."""
+        return {name: getattr(self, name) for name in parameters.list_parameters(type(self))}
 
     @property
     def seed(self) -> int:
@@ -127,7 +127,7 @@ class Method:
 
     @property
     def compute(self) -> Compute:
-        """Where to compute: device and number of processes."""
+        """Device and number of processes."""
         return self._compute
 
     @compute.setter
@@ -136,7 +136,7 @@ class Method:
 
     @property
     def pretrained(self) -> dict[str, np.ndarray]:
-        """What ``pretrain`` returned for these texts; empty where the class does not define it."""
+        """The arrays that ``pretrain`` returned for these texts; empty where the class does not define it."""
         return self._pretrained
 
     @pretrained.setter
@@ -154,7 +154,7 @@ class Method:
         return self._notes
 
     def describe(self) -> str:
-        """The parameters to show in the row's name: the encoder actually used, the training budget."""
+        """Return the parameters for the row's name: the encoder actually used, the training budget."""
         return ""
 
     def require(self) -> None:
@@ -170,13 +170,13 @@ class Method:
         earlier one. Unless a class overrides this, every text parameter counts that names a file or a folder that
         exists, and is neither the default nor one of several choices.
         """
-        named = parameters.naming_files(parameters.declared(type(self)), self.parameters())
+        named = parameters.select_files(parameters.list_parameters(type(self)), self.parameters())
         return {name: Path(value) for name, value in named.items()}
 
     def uses(self) -> tuple[str, ...]:
-        """Other methods that a run with these parameters goes through (``xmcbench.Part``): NAME or NAME:PRESET each.
+        """Return other methods that a run with these parameters uses (``xmcbench.Part``), as NAME or NAME:PRESET.
 
-        Their source counts as this one's: where it changes, results of this method are stale too.
+        Their source is part of the source of this method: where it changes, its results are stale, too.
         """
         return ()
 
@@ -193,13 +193,13 @@ class Method:
         raise TypeError(f"{type(self).__name__} does not define predict")
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
-        """What ``predict`` returns, in parts: some of the rows in each, all k columns, in the order of the texts."""
+        """Yield the predictions in parts: some of the rows in each, all k columns, in the order of the texts."""
         yield self.predict(raw_X, k)
 
 
-def _accepting_lists(predict: Callable[..., TopK]) -> Callable[..., TopK]:
+def _accept_lists(predict: Callable[..., TopK]) -> Callable[..., TopK]:
     @wraps(predict)
-    def wrapped(self: Method, raw_X: Texts | Sequence[str], *rest: Any, **named: Any) -> TopK:
+    def predict_texts(self: Method, raw_X: Texts | Sequence[str], *rest: Any, **named: Any) -> TopK:
         from xmcbench.errors import UsageError
         from xmcbench.texts import Texts
 
@@ -207,7 +207,7 @@ def _accepting_lists(predict: Callable[..., TopK]) -> Callable[..., TopK]:
             raise UsageError("predict takes several texts, and this is one", "predict([text])")
         return predict(self, Texts.of(raw_X), *rest, **named)
 
-    return wrapped
+    return predict_texts
 
 
 def _in_one_batch(cls: type[Method]) -> Callable[..., Iterator[TopK]]:
@@ -217,9 +217,9 @@ def _in_one_batch(cls: type[Method]) -> Callable[..., Iterator[TopK]]:
     return predict_batches
 
 
-def _joining(cls: type[Method]) -> Callable[..., TopK]:
+def _join_batches(cls: type[Method]) -> Callable[..., TopK]:
     def predict(self: Method, raw_X: Texts, k: int = 100) -> TopK:
-        """Rank the labels for M new texts: what ``predict_batches`` yields, in one piece."""
+        """Rank the labels for M new texts, by ``predict_batches``."""
         from xmcbench.topk import TopK
 
         return TopK.joined(cls.predict_batches(self, raw_X, k), k, len(raw_X))

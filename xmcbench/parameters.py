@@ -18,7 +18,7 @@ import operator
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
@@ -30,9 +30,9 @@ from msgspec import Struct
 
 from xmcbench.errors import PluginError, UnknownName, UsageError
 
-#: What a hyperparameter can be: a JSON value.
+#: A value of a hyperparameter: a JSON value.
 Scalar = bool | int | float | str | None
-#: Such a value, or one that is not known to be one.
+#: A value, or something that may be one.
 Value = TypeVar("Value")
 
 _KINDS: dict[str, Callable[[Any], Any]] = {"bool": bool, "int": int, "float": float, "str": str}
@@ -41,12 +41,12 @@ _SCALARS = (bool, int, float, str)
 _CLASS_VAR = re.compile(r"\s*(\w+\.)?ClassVar\b")
 
 
-#: Sign of a limit -> how it reads in an error, and its test.
-_LIMITS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
-    ">=": ("at least", operator.ge),
-    ">": ("greater than", operator.gt),
-    "<=": ("at most", operator.le),
-    "<": ("less than", operator.lt),
+#: Limit -> its name in annotated_types, its sign, its words in an error, and its test.
+_LIMITS: dict[type, tuple[str, str, str, Callable[[Any, Any], bool]]] = {
+    Ge: ("ge", ">=", "at least", operator.ge),
+    Gt: ("gt", ">", "greater than", operator.gt),
+    Le: ("le", "<=", "at most", operator.le),
+    Lt: ("lt", "<", "less than", operator.lt),
 }
 
 
@@ -56,22 +56,18 @@ class Limit(Struct, frozen=True):
     sign: Literal[">=", ">", "<=", "<"]
     bound: int | float
 
-    @property
-    def words(self) -> str:
-        """How it reads in an error."""
-        return f"{_LIMITS[self.sign][0]} {self.bound:g}"
-
-    def holds(self, value: Any) -> bool:
-        """Whether a value keeps it."""
-        return _LIMITS[self.sign][1](value, self.bound)
+    def check(self, value: Any) -> str:
+        """Return the rule that a value breaks, in words; empty if it keeps it."""
+        words, holds = next((words, test) for _, sign, words, test in _LIMITS.values() if sign == self.sign)
+        return "" if holds(value, self.bound) else f"it must be {words} {self.bound:g}"
 
 
 class Doc(Struct, frozen=True):
     """The meaning of a hyperparameter.
 
-    source: where its default is from, such as a section of a paper. added: whether it is newer than results of the
-    method, and its default gives the method as it was before. The default is then no part of the identity of a cell,
-    and earlier results stay in place.
+    source: of its default, such as a section of a paper. added: whether it is newer than results of the method, and
+    its default gives the method as it was before. The default is then no part of the identity of a cell, and earlier
+    results stay in place.
     """
 
     text: str
@@ -103,9 +99,10 @@ class Parameter(Struct, frozen=True):
         return ", ".join(f"{limit.sign} {limit.bound:g}" for limit in self.limits)
 
     def check(self, value: object, owner: str) -> Scalar:
-        """The value, converted to the parameter's type. Raises UsageError for another type or a value out of range."""
+        """Convert a value to the parameter's type. Raises UsageError for another type or a value out of range."""
         if value is None and self.optional:
             return None
+        said = f"{owner}.{self.name} = {value!r}"
         if isinstance(value, Integral) and not isinstance(value, bool):  # numpy's integers too
             value = int(value)
         if self.kind == "float" and isinstance(value, Real) and not isinstance(value, bool):
@@ -113,44 +110,37 @@ class Parameter(Struct, frozen=True):
                 value = float(value)
             except OverflowError:
                 value = math.inf
+            said = f"{owner}.{self.name} = {value!r}"
         if type(value) is not _KINDS[self.kind]:
-            raise UsageError(f"{owner}.{self.name} = {value!r} is not of type {self.type_name}", self.doc.text)
+            raise UsageError(f"{said} is not of type {self.type_name}", self.doc.text)
         if isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f"{owner}.{self.name} = {value!r} is not a finite number", self.doc.text)
+            raise UsageError(f"{said} is not a finite number", self.doc.text)
         if self.choices and value not in self.choices:
             raise UnknownName(f"value of {owner}.{self.name}:", str(value), [str(choice) for choice in self.choices])
-        for limit in self.limits:
-            if not limit.holds(value):
-                raise UsageError(
-                    f"{owner}.{self.name} = {value!r} is out of range: it must be {limit.words}", self.doc.text
-                )
-        return value  # type: ignore[return-value] # its type was looked at
+        for broken in filter(None, (limit.check(value) for limit in self.limits)):
+            raise UsageError(f"{said} is out of range: {broken}", self.doc.text)
+        return value  # type: ignore[return-value] # its type was checked
 
     def parse(self, text: str, owner: str) -> Scalar:
-        """The value that ``--set`` spelled as text. Raises UsageError."""
+        """Convert a text, as ``--set`` has it, to the parameter's type. Raises UsageError."""
         if self.optional and text.lower() == "none":
             return None
-        if self.kind == "bool":
-            if text.lower() not in ("true", "false"):
-                raise UsageError(f"{owner}.{self.name} = {text!r} is not of type bool", "true or false")
-            return self.check(text.lower() == "true", owner)
+        truth = {"true": True, "false": False}
         try:
-            value = _KINDS[self.kind](text)
-        except ValueError:
-            raise UsageError(f"{owner}.{self.name} = {text!r} is not of type {self.type_name}", self.doc.text) from None
+            value = truth[text.lower()] if self.kind == "bool" else _KINDS[self.kind](text)
+        except (KeyError, ValueError):
+            hint = "true or false" if self.kind == "bool" else self.doc.text
+            raise UsageError(f"{owner}.{self.name} = {text!r} is not of type {self.type_name}", hint) from None
         return self.check(value, owner)
 
 
-def declared(cls: type) -> dict[str, Parameter]:
-    """The hyperparameters that a class declares, those of its bases first: one dict for all callers.
-
-    Raises PluginError for an unsupported type.
-    """
-    return _declared(cls)
+def list_parameters(cls: type) -> dict[str, Parameter]:
+    """Return the hyperparameters of a class by name, those of its bases first. Raises PluginError for a wrong type."""
+    return _find_parameters(cls)
 
 
 @cache  # every annotation is compiled, and a plan asks several times
-def _declared(cls: type) -> dict[str, Parameter]:
+def _find_parameters(cls: type) -> dict[str, Parameter]:
     return {
         name: _parameter(cls, name, hint)
         for name, hint in _hints(cls).items()
@@ -159,7 +149,7 @@ def _declared(cls: type) -> dict[str, Parameter]:
 
 
 def _hints(cls: type) -> dict[str, Any]:
-    """The types of the public attributes of a class. Types of private ones may only exist for a type checker."""
+    """Return the types of public attributes of a class. Those of private ones may only exist for a type checker."""
     hints: dict[str, Any] = {}
     for owner in reversed(cls.__mro__):
         public = {name: hint for name, hint in inspect.get_annotations(owner).items() if not name.startswith("_")}
@@ -174,43 +164,39 @@ def _hints(cls: type) -> dict[str, Any]:
     return hints
 
 
-def undeclared(cls: type, base: type) -> list[str]:
-    """Attributes that look like a hyperparameter or like part of the contract and are neither: a sentence for each.
+def find_undeclared(cls: type, base: type) -> list[str]:
+    """Return a sentence for each attribute that looks like a hyperparameter or a part of the contract and is neither.
 
-    ``base`` is the class whose attributes are the contract.
+    base: the class whose attributes are the contract.
     """
     contract = [name for name in vars(base) if not name.startswith("_")]
-    known = {*declared(cls), *contract}
+    known = {*list_parameters(cls), *contract}
     found = []
-    for owner in (each for each in cls.__mro__ if issubclass(each, base) and each is not base):
+    for owner in (ancestor for ancestor in cls.__mro__ if issubclass(ancestor, base) and ancestor is not base):
         annotated = inspect.get_annotations(owner)
         for name, value in vars(owner).items():
-            if name.startswith("_") or name in known or name in annotated or not isinstance(value, _PLAIN):
+            plain = isinstance(value, (*_SCALARS, dict, list, tuple))
+            if name.startswith("_") or name in known or name in annotated or not plain:
                 continue
-            near = difflib.get_close_matches(name, contract, n=1, cutoff=0.8)
-            if near:
+            if near := difflib.get_close_matches(name, contract, n=1, cutoff=0.8):
                 found.append(f"{owner.__name__}.{name} is not part of the contract: did you mean {near[0]!r}?")
-            else:
-                kind = type(value).__name__
-                typed = f"`{name}: {kind} = {value!r}`, or " if isinstance(value, _SCALARS) else ""
-                found.append(
-                    f"{owner.__name__}.{name} = {value!r} has no type, so it is not a hyperparameter: "
-                    f"write {typed}`{name}: ClassVar = {value!r}` for a constant"
-                )
+                continue
+            typed = f"`{name}: {type(value).__name__} = {value!r}`, or " if isinstance(value, _SCALARS) else ""
+            found.append(
+                f"{owner.__name__}.{name} = {value!r} has no type, so it is not a hyperparameter: "
+                f"write {typed}`{name}: ClassVar = {value!r}` for a constant"
+            )
     return found
-
-
-#: Types of values that a hyperparameter or an attribute of the contract could have.
-_PLAIN = (*_SCALARS, dict, list, tuple)
 
 
 def _parameter(cls: type, name: str, hint: Any) -> Parameter:
     owner = f"{cls.__name__}.{name}"
     if not hasattr(cls, name):
         raise PluginError(f"{owner} has no default", "give it one, or declare a constant as ClassVar")
-    facts = [fact for fact in _facts(hint) if not isinstance(fact, GroupedMetadata)]
-    for fact in facts:
-        if isinstance(fact, BaseMetadata) and not isinstance(fact, Ge | Gt | Le | Lt | Unit):
+    facts = [*_facts(hint)]
+    limits = [fact for fact in facts if isinstance(fact, BaseMetadata) and not isinstance(fact, Unit)]
+    for fact in limits:
+        if type(fact) not in _LIMITS:
             raise PluginError(f"{owner} has the limit {fact}", "the limits of a hyperparameter are Ge, Gt, Le and Lt")
     hint, optional = _without_none(_bare(hint))
     choices: tuple[Scalar, ...] = ()
@@ -219,7 +205,7 @@ def _parameter(cls: type, name: str, hint: Any) -> Parameter:
         hint = type(choices[0])
     if hint not in _SCALARS:
         raise PluginError(f"{owner} has the type {hint}", "a hyperparameter must be a bool, int, float, str or Literal")
-    if optional and any(isinstance(each, str) and each.lower() == "none" for each in (*choices, getattr(cls, name))):
+    if optional and "none" in {str(text).lower() for text in (*choices, getattr(cls, name)) if isinstance(text, str)}:
         raise PluginError(f"{owner} can be None and 'none'", "--set could not tell them apart: use one of them")
     parameter = Parameter(
         name,
@@ -227,7 +213,7 @@ def _parameter(cls: type, name: str, hint: Any) -> Parameter:
         getattr(cls, name),
         choices,
         optional,
-        tuple(_limits(facts)),
+        tuple(Limit(sign, getattr(fact, name)) for fact in limits for name, sign, *_ in [_LIMITS[type(fact)]]),  # type: ignore[arg-type]
         next((fact.unit for fact in facts if isinstance(fact, Unit)), ""),
         next((fact for fact in facts if isinstance(fact, Doc)), Doc("")),
     )
@@ -239,7 +225,7 @@ def _parameter(cls: type, name: str, hint: Any) -> Parameter:
 
 
 def _facts(hint: Any) -> Iterator[object]:
-    """The metadata that ``Annotated`` attaches to a type, at any level."""
+    """Yield the metadata that ``Annotated`` attaches to a type, at any level."""
     if typing.get_origin(hint) is Annotated:
         for fact in hint.__metadata__:
             yield from fact if isinstance(fact, GroupedMetadata) else (fact,)
@@ -260,33 +246,21 @@ def _without_none(hint: Any) -> tuple[Any, bool]:
     return (members[0] if len(members) == 1 else hint), optional
 
 
-def _limits(facts: Iterable[object]) -> Iterator[Limit]:
-    for fact in facts:
-        if isinstance(fact, Ge):
-            yield Limit(">=", fact.ge)  # type: ignore[arg-type]
-        elif isinstance(fact, Gt):
-            yield Limit(">", fact.gt)  # type: ignore[arg-type]
-        elif isinstance(fact, Le):
-            yield Limit("<=", fact.le)  # type: ignore[arg-type]
-        elif isinstance(fact, Lt):
-            yield Limit("<", fact.lt)  # type: ignore[arg-type]
-
-
 def resolve(known: Mapping[str, Parameter], owner: str, given: Mapping[str, object]) -> dict[str, Scalar]:
-    """Every hyperparameter with its value: the default, or what is given (text is parsed).
+    """Return every hyperparameter with its value: the default, or the given one; text is parsed.
 
-    known: the hyperparameters of a method by name, as ``declared`` finds them. Raises UnknownName and UsageError.
+    known: the hyperparameters of a method by name, as from ``list_parameters``. Raises UnknownName and UsageError.
     """
     values = {name: parameter.default for name, parameter in known.items()}
     for name, value in given.items():
         if name not in known:
-            raise UnknownName("parameter", f"{owner}.{name}", [f"{owner}.{each}" for each in known])
+            raise UnknownName("parameter", f"{owner}.{name}", [f"{owner}.{other}" for other in known])
         parameter = known[name]
         values[name] = parameter.parse(value, owner) if isinstance(value, str) else parameter.check(value, owner)
     return values
 
 
-def naming_files(known: Mapping[str, Parameter], values: Mapping[str, object]) -> dict[str, str]:
+def select_files(known: Mapping[str, Parameter], values: Mapping[str, object]) -> dict[str, str]:
     """Return the text parameters that name a file or folder that exists, other than defaults and choices."""
     return {
         name: value
@@ -306,7 +280,7 @@ def _exists(path: str) -> bool:
 
 
 def identity(known: Mapping[str, Parameter], values: Mapping[str, Value]) -> dict[str, Value]:
-    """The values that tell a cell from others: all but the defaults of parameters that were added later."""
+    """Return the values that identify a cell: all but the defaults of parameters that were added later."""
     return {
         name: value for name, value in values.items() if not (known[name].doc.added and value == known[name].default)
     }

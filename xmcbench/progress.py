@@ -1,4 +1,4 @@
-"""How far a cell is: its process reports, and the process that watches it reads.
+"""Progress of a cell: its process reports, and the process that watches it reads.
 
     from xmcbench import progress
 
@@ -30,9 +30,9 @@ _Item = TypeVar("_Item")
 
 
 class Report(Struct, frozen=True):
-    """phase: what the cell does. done, total: how many steps of it, total 0 where it is not known; unit: of what.
+    """A phase of a cell, and its steps in some unit: done, and in total, 0 if that is not known.
 
-    since: when these steps began, in seconds since 1970, and first: how many were done by then.
+    since: when these steps began, in seconds since 1970; first: how many were done by then.
     """
 
     phase: str
@@ -50,12 +50,12 @@ class Report(Struct, frozen=True):
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until the steps are done; None where that is not known."""
+        """Seconds until the steps are done; None if that is not known."""
         return (self.total - self.done) / self.rate if self.rate and self.total else None
 
 
 def read(path: Path) -> Report | None:
-    """The last report in a file; None where there is none."""
+    """Return the last report in a file; None if there is none."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Report)
     except (OSError, ValueError, msgspec.MsgspecError):
@@ -72,11 +72,11 @@ class Reporter:
         self._last, self._written_at = Report(found.phase if found else "load"), 0.0
 
     def phase(self, name: str) -> None:
-        """Report that the cell does something else now."""
+        """Report that a phase of the cell begins."""
         self._write(Report(name), always=True)
 
     def steps(self, done: int, total: int, unit: str) -> None:
-        """Report how many steps of the current phase are done, of how many."""
+        """Report how many steps of the current phase are done, and in total."""
         last = self._last
         if (last.unit, last.total) != (unit, total) or done < last.done or not last.since:
             self._write(Report(last.phase, done, total, unit, time.time(), done), always=True)
@@ -99,17 +99,17 @@ _reporter = Reporter()
 
 
 def phase(name: str) -> None:
-    """Report that the cell does something else now."""
+    """Report that a phase of the cell begins."""
     _reporter.phase(name)
 
 
 def steps(done: int, total: int = 0, unit: str = "step") -> None:
-    """Report how many steps of the current phase are done, of how many; total 0 where that is not known."""
+    """Report how many steps of the current phase are done, and in total, 0 if that is not known."""
     _reporter.steps(done, total, unit)
 
 
 def track(items: Iterable[_Item], unit: str = "step") -> Iterator[_Item]:
-    """The items, with a report of how many are done."""
+    """Yield the items, and report how many are done."""
     total = len(items) if isinstance(items, Sized) else 0
     steps(0, total, unit)
     for done, item in enumerate(items, 1):

@@ -52,15 +52,15 @@ class Results:
 
     @property
     def ok(self) -> bool:
-        """Whether there is a result, nothing failed or ran out of time, and no method that was named was left out."""
+        """True if there is a result, nothing failed or ran out of time, and no named method was left out."""
         statuses = {record.status for record in self.records}
-        left_out = any(each.named for each in self.skipped)
-        left_out |= any(each.status == "skipped" and each.cell.method in self.named for each in self.records)
+        left_out = any(method.named for method in self.skipped)
+        left_out |= any(record.status == "skipped" and record.cell.method in self.named for record in self.records)
         return bool(statuses & {"ok", "unscored"}) and not statuses & {"failed", "timeout"} and not left_out
 
     def parts(self) -> list[Self]:
-        """The results of each dataset and setting, each with its filter, in the order in which they were requested."""
-        return [self._restricted(group) for group in self._groups(self._part_of)]
+        """Return the results of each dataset and setting, each with its filter, in the order of the request."""
+        return [self._restrict(group) for group in self._groups(self._part_of)]
 
     def _groups(self, of: Callable[[Record], object]) -> list[list[Record]]:
         groups: dict[object, list[Record]] = {}
@@ -69,10 +69,10 @@ class Results:
         return list(groups.values())
 
     def _part_of(self, record: Record) -> tuple[str, Setting | None]:
-        return record.cell.dataset, record.cell.setting
+        return _place_of(record)
 
-    def _restricted(self, records: Sequence[Record]) -> Self:
-        """The results of records that are shown together."""
+    def _restrict(self, records: Sequence[Record]) -> Self:
+        """Return the results of records that are shown together."""
         return replace(self, records=tuple(records), filter=self._filter(records[0]))
 
     def _filter(self, record: Record) -> str:
@@ -85,26 +85,25 @@ class Results:
         return f"{dataset}, {setting.title}" if setting else dataset
 
     def rows(self) -> list[Row]:
-        """One row per method and parameters, with all its seeds; best P@1 first in each dataset and setting."""
-        groups = self._groups(lambda record: (record.cell.dataset, record.cell.setting))
+        """Return one row per method and parameters, with all its seeds; best P@1 first in each dataset and setting."""
+        groups = self._groups(_place_of)
         return [row for group in groups for row in rows(group, self._filter(group[0]), self.standing)]
 
     def frame(self) -> pd.DataFrame:
-        """A pandas DataFrame with one row per cell: identity, every metric and its interval as fractions, costs."""
+        """Return a pandas DataFrame, one row per cell: identity, every metric and its interval as fractions, costs."""
         return data_frame(flat(record, self._filter(record), self.standing) for record in self.records)
 
     def problems(self) -> list[str]:
-        """One line for each cell without figures, with its predictions or the last line of its log; and for each row
-        that is stale, or without predictions for many instances."""
+        """Return one line for each cell without figures, with its predictions or the last line of its log; and for each
+        row that is stale, or without predictions for many instances."""
         found = []
-        for record in (each for each in self.records if not each.ok):
+        for record in (record for record in self.records if not record.ok):
             said = f"{record.status}: {record.reason}{files_of(record, self.runs)}"
-            where = "".join(f"{each}, " for each in self._place(record))
-            found.append(f"{record.name}, {where}seed {record.cell.seed}: {said}")
-        # Each dataset and setting by itself: one may be stale and another not. A problem of all is said once.
+            found.append(", ".join([record.name, *self._place(record), f"seed {record.cell.seed}: {said}"]))
+        # Each dataset and setting by itself: one may be stale and another not. A problem of all is named once.
         rows: Counter[str] = Counter()
         places: dict[tuple[str, str], list[str]] = {}
-        for part in self._groups(lambda record: (record.cell.dataset, record.cell.setting)):
+        for part in self._groups(_place_of):
             groups = group_rows(record for record in part if record.finished)
             for key, name in names(groups).items():
                 rows[name] += 1
@@ -117,9 +116,9 @@ class Results:
         return found
 
     def _place(self, record: Record) -> list[str]:
-        """The dataset and the setting of a record, each if there are several."""
-        datasets = len({each.cell.dataset for each in self.records}) > 1
-        settings = len({each.cell.setting for each in self.records}) > 1
+        """Return the dataset and the setting of a record, or one of them, if there are several."""
+        datasets = len({record.cell.dataset for record in self.records}) > 1
+        settings = len({record.cell.setting for record in self.records}) > 1
         return [record.cell.dataset] * datasets + [record.cell.setting.slug] * settings
 
     def __str__(self) -> str:
@@ -132,7 +131,7 @@ class Results:
         return str(self)
 
     def tables(self) -> str:
-        """The tables of one of the ``parts`` as text."""
+        """Return the tables of one of the ``parts`` as text."""
         return "\n\n".join(map(markup.plain, self._tables()))
 
     def _tables(self) -> list[Table]:
@@ -154,8 +153,8 @@ class Results:
 
         shown = []
         for part in self.parts():
-            first = part.records[0].key[:8]  # of all tables of a notebook, each needs ids of its own
-            shown += [hypertext.table(each, (), f"t{first}-{place}") for place, each in enumerate(part._tables())]
+            key = part.records[0].key[:8]  # ids must be unique among all tables of a notebook
+            shown += [hypertext.table(table, (), f"t{key}-{place}") for place, table in enumerate(part._tables())]
         return "".join([*shown, *map(document.paragraph, self.problems())])
 
 
@@ -176,7 +175,7 @@ class Coverage(Results):
         return record.cell.dataset, None
 
     def curve(self, metric: str) -> Curve | None:
-        """The curve of a metric on the only dataset; None if there is no result. Raises UsageError for several."""
+        """Return the curve of a metric on the only dataset; None without a result. Raises UsageError for several."""
         datasets = {record.cell.dataset for record in self.records}
         if len(datasets) > 1:
             raise UsageError(f"there is a curve for each of {', '.join(sorted(datasets))}", "see `parts`")
@@ -185,11 +184,11 @@ class Coverage(Results):
 
     def _tables(self) -> list[Table]:
         """The points of each metric, of one of the ``parts``."""
-        return [curves.table(each) for each in map(self.curve, self.metrics) if each]
+        return [curves.table(curve) for curve in map(self.curve, self.metrics) if curve]
 
     def tables(self) -> str:
-        """The points of each metric, of one of the ``parts``, as text."""
-        return "\n\n".join(f"{each.caption}\n\n{markup.plain(each)}" for each in self._tables())
+        """Return the points of each metric, of one of the ``parts``, as text."""
+        return "\n\n".join(f"{table.caption}\n\n{markup.plain(table)}" for table in self._tables())
 
     def draw(self, metrics: Sequence[str], folder: str | Path, png: bool = False) -> list[Path]:
         """Write the figure of each metric as SVG, its points as CSV, and PNG if requested; returns the files.
@@ -227,43 +226,49 @@ class Ablated(Results):
     by_row: dict[str, tuple[Record, ...]] = field(default_factory=dict)
     changes: dict[str, dict[str, object]] = field(default_factory=dict)
 
-    def _restricted(self, records: Sequence[Record]) -> Self:
+    def _restrict(self, records: Sequence[Record]) -> Self:
         keys = {record.key for record in records}
-        by_row = {row: tuple(each for each in group if each.key in keys) for row, group in self.by_row.items()}
-        return replace(super()._restricted(records), by_row={row: group for row, group in by_row.items() if group})
+        by_row = {row: tuple(record for record in group if record.key in keys) for row, group in self.by_row.items()}
+        return replace(super()._restrict(records), by_row={row: group for row, group in by_row.items() if group})
 
     def _tables(self) -> list[Table]:
         """The rows in the method's order, components first, as in the paper's table."""
         components = list(dict.fromkeys(name for changes in self.changes.values() for name in changes))
         done = [
-            (row, difference, each)
-            for row, records in self.by_row.items()
-            for each, difference in _told_apart(rows(records, self.filter, self.standing))
-            if each.figures
+            (name, difference, row)
+            for name, records in self.by_row.items()
+            for row, difference in _distinguish(rows(records, self.filter, self.standing))
+            if row.figures
         ]
         # One table of all rows, so that all have the column of seeds if one has.
         caption = f"{self.title}. Percent; filter {self.filter}."
-        measured = tables.metric_table([each for _, _, each in done], published.MAIN, caption=caption)
+        measured = tables.metric_table([row for _, _, row in done], published.MAIN, caption=caption)
         lines = [
             tables.TableLine(
-                row + difference,
-                (*(tables.TableCell(_shown(self.changes[row].get(name))) for name in components), *line.cells),
+                name + difference,
+                (*(tables.TableCell(_format(self.changes[name].get(part))) for part in components), *line.cells),
             )
-            for (row, difference, _), line in zip(done, measured.lines, strict=True)
+            for (name, difference, _), line in zip(done, measured.lines, strict=True)
         ]
         heads = [tables.Column("", name.replace("_", " ")) for name in components]
         table = tables.Table(measured.name, measured.caption, "Row", (*heads, *measured.columns), tuple(lines))
         return [table] if lines else []
 
 
-def _told_apart(found: Sequence[Row]) -> Iterator[tuple[Row, str]]:
-    """Rows, each with ", name=value" of the parameters in which they differ."""
+def _place_of(record: Record) -> tuple[str, Setting]:
+    return record.cell.dataset, record.cell.setting
+
+
+def _distinguish(found: Sequence[Row]) -> Iterator[tuple[Row, str]]:
+    """Yield rows, each with ", name=value" of the parameters in which they differ."""
     return zip(found, apart([row.parameters for row in found]), strict=True)
 
 
 def files_of(record: Record, runs: Path) -> str:
-    """The file of a cell's predictions, or the path of its log and its last line, in parentheses; empty where it has
-    neither."""
+    """Return the file of a cell's predictions, or the path of its log and its last line, in parentheses.
+
+    Empty where it has neither.
+    """
     if record.predictions is not None:
         return f" (predictions: {runs / record.predictions.file})"
     if record.log is None:
@@ -280,7 +285,7 @@ def files_of(record: Record, runs: Path) -> str:
 
 
 def flat(record: Record, filter_name: str, standing: Standing) -> dict[str, Any]:
-    """A record as one line of a table: identity, every metric and its interval as fractions, costs.
+    """Return a record as one line of a table: identity, every metric and its interval as fractions, costs.
 
     All records have all columns, in one order.
     """
@@ -310,7 +315,7 @@ def flat(record: Record, filter_name: str, standing: Standing) -> dict[str, Any]
     }
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""Settings: which training pairs a method may see, and the few-shot subsets (MACLR, sections 3 and 5).
+"""Settings, which say what training pairs a method may see, and the few-shot subsets (MACLR, sections 3 and 5).
 
     ez     no pairs (EZ-XMC)
     fs     a drawn subset (FS-XMC): ``by label`` all training pairs of floor(ratio x labels with a training pair)
@@ -39,12 +39,11 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, kind: str, ratio: float | None = None, by: str | None = None) -> Setting:
-        """A checked setting. Raises UsageError."""
+        """Return a checked setting. Raises UsageError."""
         if not isinstance(kind, str):
             raise UsageError(f"the setting {kind!r} is not a name", "ez, fs or full")
         if kind not in ("ez", "fs", "full"):
-            hint = "choose ez, fs or full"
-            raise UnknownName("setting", kind, ("ez", "fs", "full"), hint)
+            raise UnknownName("setting", kind, ("ez", "fs", "full"), "choose ez, fs or full")
         if kind != "fs":
             if ratio is not None or by is not None:
                 raise UsageError(f"ratio and by cannot be used with the setting {kind}", "they need the setting fs")
@@ -61,14 +60,14 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def optional(cls, kind: str | None, ratio: float | None = None, by: str | None = None) -> Setting | None:
-        """The setting where a kind is given, else None. Raises UsageError."""
+        """Return the setting if a kind is given, else None. Raises UsageError."""
         if kind is None and (ratio is not None or by):
             raise UsageError("ratio and by can only be used with the setting fs", "--setting fs")
         return cls.of(kind, ratio, by) if kind else None
 
     @classmethod
     def at(cls, share: float, by: str) -> Setting:
-        """The setting in which a share of the labels, or of the pairs, is known: zero-shot at 0, all pairs at 1.
+        """Return the setting in which a share of the labels, or of the pairs, is known: zero-shot at 0, all pairs at 1.
 
         Raises UsageError for a share outside 0..1.
         """
@@ -76,7 +75,7 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def share(self) -> float:
-        """The share of the labels, or of the pairs, that is known: what ``at`` takes."""
+        """The share of the labels, or of the pairs, that is known, as ``at`` takes it."""
         return self.ratio or 0.0 if self.kind == "fs" else float(self.kind == "full")
 
     @property
@@ -86,7 +85,7 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def flags(self) -> str:
-        """The setting as a command takes it: ``--setting fs --by label --ratio 0.01``."""
+        """The setting as flags of a command: ``--setting fs --by label --ratio 0.01``."""
         few = f" --by {self.by} --ratio {_exactly(self.ratio or 0)}" if self.kind == "fs" else ""
         return f"--setting {self.kind}{few}"
 
@@ -99,13 +98,13 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _exactly(ratio: float) -> str:
-    """A ratio as short text that means no other ratio: 0.01, 1, 0.3333333333333333."""
+    """Return a ratio as short text that means no other ratio: 0.01, 1, 0.3333333333333333."""
     short = f"{ratio:g}"
     return short if float(short) == ratio else repr(ratio)
 
 
 def settings(kinds: Sequence[str], ratios: Sequence[float] = (), by: Sequence[str] = ()) -> tuple[Setting, ...]:
-    """All settings of these kinds, each once: ``fs`` at every ratio, by labels unless ``by`` says otherwise.
+    """Return all settings of these kinds, each once: ``fs`` at every ratio, by labels unless ``by`` says otherwise.
 
     Raises UsageError for an invalid setting, and for a ratio or unit without ``fs``.
     """
@@ -120,27 +119,22 @@ def settings(kinds: Sequence[str], ratios: Sequence[float] = (), by: Sequence[st
     return tuple(dict.fromkeys(found))
 
 
-def check_seeds(seeds: Iterable[int]) -> None:
-    """Raise UsageError for a seed that numpy does not take."""
+def seeds_of(given: int | Iterable[int]) -> tuple[int, ...]:
+    """Return one seed or several, each once. Raises UsageError for anything but integers that numpy takes."""
+    try:
+        several = given if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+        seeds = tuple(dict.fromkeys(operator.index(seed) for seed in several))
+    except TypeError:
+        raise UsageError(f"the seed {given!r} is not an integer", "seed=0, or seed=[0, 1, 2]") from None
     for seed in seeds:
         if not 0 <= seed < 2**32:
             raise UsageError(f"the seed {seed} is outside 0..2^32-1")
-
-
-def seeds_of(given: int | Iterable[int]) -> tuple[int, ...]:
-    """One seed or several, each once. Raises UsageError for anything but integers that numpy takes."""
-    try:
-        several = given if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
-        seeds = tuple(dict.fromkeys(operator.index(each) for each in several))
-    except TypeError:
-        raise UsageError(f"the seed {given!r} is not an integer", "seed=0, or seed=[0, 1, 2]") from None
-    check_seeds(seeds)
     return seeds
 
 
 @dataclass(frozen=True)
 class Subset:
-    """The pairs a setting lets a method see: a named artifact with counts and a SHA-256."""
+    """The pairs that a method may see in a setting: a named artifact with counts and a SHA-256."""
 
     name: str
     seed: int
@@ -172,7 +166,7 @@ class Subset:
 
 
 def draw(pairs: Pattern, setting: Setting, seed: int) -> Subset | None:
-    """The subset of all training pairs that a setting and a seed select; None in the zero-shot setting.
+    """Return the subset of all training pairs that a setting and a seed select; None in the zero-shot setting.
 
     pairs: the training pairs of the dataset, [instances, labels]. Raises UsageError when the ratio selects nothing.
     """

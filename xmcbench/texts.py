@@ -48,7 +48,7 @@ class Column(Sequence[str]):
             yield from self._array.slice(start, length).to_pylist()
 
     def to_arrow(self) -> pa.ChunkedArray:
-        """The column as Arrow ``large_string`` (no copy)."""
+        """Return the column as Arrow ``large_string`` (no copy)."""
         return self._array
 
 
@@ -66,9 +66,9 @@ class Texts(Sequence[str]):
     def from_lists(
         cls, titles: Sequence[str], contents: Sequence[str] | None = None, uids: Sequence[str] | None = None
     ) -> Texts:
-        """A corpus in memory. ``contents`` default to empty, ``uids`` to the row numbers.
+        """Return a corpus in memory. ``contents`` default to empty, ``uids`` to the row numbers.
 
-        Raises UsageError, naming the row, for what is not text, and for columns of different lengths.
+        Raises UsageError, naming the row, for a value that is not text, and for columns of different lengths.
         """
         import pyarrow as pa
 
@@ -85,7 +85,7 @@ class Texts(Sequence[str]):
 
     @classmethod
     def of(cls, texts: Texts | Sequence[str]) -> Texts:
-        """A list of strings as texts without contents; texts as they are."""
+        """Return a list of strings as texts without contents; texts as they are."""
         return texts if isinstance(texts, Texts) else cls.from_lists(texts)
 
     @classmethod
@@ -122,7 +122,7 @@ class Texts(Sequence[str]):
             yield from batch.to_pylist()
 
     def batches(self, rows: int = BATCH) -> Iterator[pa.Array]:
-        """The texts as Arrow ``large_string`` arrays: native code needs no Python strings.
+        """Yield the texts as Arrow ``large_string`` arrays: native code needs no Python strings.
 
         An array has at most ``rows`` rows, and fewer where they have more than 64 MiB.
         """
@@ -139,7 +139,7 @@ class Texts(Sequence[str]):
                 yield pc.if_else(empty, title, joined)
 
     def take(self, rows: np.ndarray) -> Texts:
-        """The texts at ``rows`` (int array), in that order, as a corpus of its own (a copy)."""
+        """Return a copy of the texts at ``rows`` (int array), in this order."""
         return Texts(self._table.take(rows))
 
     @property
@@ -158,19 +158,19 @@ class Texts(Sequence[str]):
         return Column(self._table["uid"])
 
     def intact(self) -> bool:
-        """Whether the content still has the digest stored when it was written. Reads everything."""
+        """Return whether the content still has the digest that was stored with it. Reads everything."""
         return text_digest(self._table) == self.digest
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of titles and contents: the identity of what a method can read, whatever the file layout."""
+        """SHA-256 (hex) of titles and contents: the identity of the texts for a method, whatever the file layout."""
         if not self._digest:
             self._digest = text_digest(self._table)
         return self._digest
 
 
 def text_digest(table: pa.Table) -> str:
-    """SHA-256 over the lengths and the bytes of the columns title and content."""
+    """Return the SHA-256 over the lengths and the bytes of the columns title and content."""
     import pyarrow.compute as pc
 
     hashes = []
@@ -189,11 +189,11 @@ def text_digest(table: pa.Table) -> str:
 
 
 def _parts(columns: Sequence[pa.ChunkedArray], rows: int) -> Iterator[tuple[int, int]]:
-    """Consecutive rows of columns that are read at a time: the first one, and how many. One row may be any size."""
+    """Yield the blocks of rows that are read at a time: the first row, and how many. One row may be any size."""
     import pyarrow.compute as pc
 
     for start in range(0, len(columns[0]), rows):
-        sizes = sum(arrow.to_numpy(pc.binary_length(each.slice(start, rows)).combine_chunks()) for each in columns)
+        sizes = sum(arrow.to_numpy(pc.binary_length(column.slice(start, rows)).combine_chunks()) for column in columns)
         ends, first = np.cumsum(sizes), 0
         while first < len(ends):
             before = ends[first - 1] if first else 0

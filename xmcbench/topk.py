@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 _BLOCK = 16_000_000
 #: Rows that are checked at a time.
 _ROWS = 65_536
-#: What is wrong with a row that has NaN, and what to do.
+#: Message and hint for a row that has NaN.
 _NAN = ("has a score that is NaN", "a diverged training? check the loss")
-#: What a prediction file is, for errors.
+#: The format of a prediction file, for errors.
 _FILE = "an .npz with int32 'indices' and float32 'scores', both [N, k]"
 
 
@@ -52,10 +52,10 @@ class TopK:
 
     @classmethod
     def ranked(cls, indices: np.ndarray, scores: np.ndarray) -> TopK:
-        """Candidates in any order [N, k] brought into the order of the protocol.
+        """Bring candidates in any order [N, k] into the order of the protocol.
 
-        Index -1 or score -inf marks a missing one. Scores are compared as in ``from_scores``. Raises MethodError for an
-        index that no int32 can be, and where a score is NaN or beyond float32.
+        Index -1 or score -inf marks a missing candidate. Scores are compared as in ``from_scores``. Raises MethodError
+        for an index beyond int32, and where a score is NaN or beyond float32.
         """
         indices = np.asarray(indices)
         if indices.size and (indices.min() < np.iinfo(np.int32).min or indices.max() > np.iinfo(np.int32).max):
@@ -70,17 +70,17 @@ class TopK:
         key = np.where(missing, np.inf if key.dtype.kind == "f" else np.iinfo(key.dtype).max, key)
         order = np.lexsort((np.where(missing, np.iinfo(np.int32).max, indices), key), axis=1)
         indices, missing = np.take_along_axis(indices, order, 1), np.take_along_axis(missing, order, 1)
-        return cls(indices, _stored(indices, np.take_along_axis(scores, order, 1), missing, rows))
+        return cls(indices, _to_float32(indices, np.take_along_axis(scores, order, 1), missing, rows))
 
     @classmethod
     def from_scores(cls, scores: np.ndarray | csr_matrix, k: int) -> TopK:
-        """The k best labels of each row of a score matrix [N, L].
+        """Return the k best labels of each row of a score matrix [N, L].
 
-        In a dense matrix every label is a candidate, in a sparse one only the stored entries; but none scored -inf.
-        Scores are compared as they are given, and kept as float32: where that cannot tell two of them apart and the
-        second label has the lower id, its score is lowered by the least. Sums in float64 differ in their last bits
-        between machines; converted to float32 before, what only these bits tell apart is a tie. Raises MethodError
-        where a score is NaN, or among the k best and beyond float32.
+        In a dense matrix every label is a candidate, in a sparse matrix only the stored entries; but none scored -inf.
+        Scores are compared as they are given, and kept as float32: where two are equal in float32 and the second label
+        has the lower id, its score is lowered by the least. Sums in float64 differ in their last bits between machines:
+        scores that only differ in these are tied if they are converted to float32 before. Raises MethodError where a
+        score is NaN, or among the k best and beyond float32.
         """
         if not isinstance(scores, np.ndarray):
             return cls._from_sparse(scores.tocsr(), k)
@@ -99,7 +99,7 @@ class TopK:
             missing = found == -np.inf
             best = np.where(missing, -1, best)
             indices[start : start + step, :kept] = best
-            values[start : start + step, :kept] = _stored(best, found, missing, numbers)
+            values[start : start + step, :kept] = _to_float32(best, found, missing, numbers)
         return cls(indices, values)
 
     @classmethod
@@ -119,7 +119,7 @@ class TopK:
 
     @classmethod
     def from_rows(cls, starts: np.ndarray, labels: np.ndarray, scores: np.ndarray, k: int) -> TopK:
-        """Predictions of N rows, one row after the other and best first, in k columns.
+        """Return predictions of N rows, given one row after the other and best first, in k columns.
 
         starts: int [N + 1], where each row begins and the last one ends. labels, scores: one value for each prediction,
         at most k in a row. Equal scores are put in order; they are compared as in ``from_scores``. Raises MethodError
@@ -135,7 +135,7 @@ class TopK:
             (values[:, 1:] == values[:, :-1]) & (indices[:, 1:] < indices[:, :-1])
         )
         rows = np.flatnonzero((disorder & filled[:, 1:]).any(axis=1))
-        found = _stored(indices, values, ~filled, np.arange(len(lengths)))
+        found = _to_float32(indices, values, ~filled, np.arange(len(lengths)))
         if len(rows):
             ranked = cls.ranked(indices[rows], values[rows])
             indices[rows], found[rows] = ranked.indices, ranked.scores
@@ -143,7 +143,7 @@ class TopK:
 
     @classmethod
     def joined(cls, parts: Iterable[TopK], k: int, instances: int | None = None) -> TopK:
-        """The rows of several predictions below one another, in k columns.
+        """Concatenate the rows of several predictions, in k columns.
 
         Given the number of instances, each part is let go as soon as it is copied, so that a generator never holds the
         predictions twice: for 1.5M rows of 100, that is 1.2 GB.
@@ -162,7 +162,7 @@ class TopK:
         return cls(indices, scores)
 
     def pairs(self, labels: int) -> csr_matrix:
-        """The predictions as a binary CSR matrix, float32 [N, labels]."""
+        """Return the predictions as a binary CSR matrix, float32 [N, labels]."""
         from scipy.sparse import csr_matrix
 
         rows, places = np.nonzero(self.indices >= 0)
@@ -193,7 +193,7 @@ class TopK:
 
     @staticmethod
     def save_joined(path: Path, parts: Iterable[TopK], instances: int, k: int) -> None:
-        """Write what ``save`` writes of the parts below one another, [instances, k], each part as it comes.
+        """Write the parts as one file of predictions [instances, k], each part as it comes.
 
         Raises ValueError, and writes nothing, where the parts are not as many rows and columns.
         """
@@ -228,7 +228,7 @@ class TopK:
 
     @classmethod
     def load_parts(cls, path: Path) -> Iterator[TopK]:
-        """What ``load`` reads, some rows at a time; one part at least. Raises what ``load`` raises."""
+        """Read a file as ``load`` does, some rows at a time, in one part at least. Raises what ``load`` raises."""
         with _read_errors(path):
             for arrays in read_rows(path, _ROWS, "indices", "scores"):
                 yield cls._of_two(*arrays)
@@ -240,8 +240,8 @@ class TopK:
         return cls(indices, scores)
 
     @staticmethod
-    def checked(parts: Iterable[TopK], instances: int, k: int, labels: int) -> Iterator[TopK]:
-        """Parts of the predictions [instances, k], each checked when it comes. Raises what ``check`` raises."""
+    def check_parts(parts: Iterable[TopK], instances: int, k: int, labels: int) -> Iterator[TopK]:
+        """Yield parts of the predictions [instances, k], each checked when it comes. Raises what ``check`` raises."""
         rows = 0
         for part in parts:
             if not isinstance(part, TopK):
@@ -276,7 +276,7 @@ def _write_header(member: IO[bytes], dtype: np.dtype, shape: tuple[int, int]) ->
 
 
 def _comparable(scores: np.ndarray) -> np.ndarray:
-    """Scores as numbers that are compared as fast as these can be: float32, float64 or integers."""
+    """Return scores as a type that numpy compares fast: float32, float64 or integers."""
     if scores.dtype.kind == "f" and scores.dtype.itemsize < 4:
         return scores.astype(np.float32)
     if scores.dtype.kind == "b":
@@ -285,15 +285,15 @@ def _comparable(scores: np.ndarray) -> np.ndarray:
 
 
 def _best_first(scores: np.ndarray) -> np.ndarray:
-    """Numbers that rise as scores fall. The negative of an integer may be none."""
+    """Return numbers that rise as scores fall. The negative of an integer may overflow."""
     return -scores if scores.dtype.kind == "f" else ~scores
 
 
-def _stored(indices: np.ndarray, scores: np.ndarray, missing: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Scores [N, k] in order as float32 that say the same order, and -inf where one is missing.
+def _to_float32(indices: np.ndarray, scores: np.ndarray, missing: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return scores [N, k] as float32 in the same order, and -inf where one is missing.
 
-    A score that float32 cannot tell from the one before is lowered by the least, unless the order of labels is right
-    for a tie. rows: their numbers. Raises MethodError for a score beyond float32.
+    A score that equals the score before in float32 is lowered by the least, unless the labels are in the order of a
+    tie. rows: their numbers. Raises MethodError for a score beyond float32.
     """
     with np.errstate(over="ignore"):
         values = np.where(missing, np.float32(-np.inf), scores.astype(np.float32))

@@ -3,8 +3,7 @@
 A run has a line ``query Q0 document rank score tag`` for each prediction, qrels ``query 0 document relevance`` for each
 true pair. Queries are test instances and documents are labels, by uid; where uids are not unique, are empty or contain
 white space, which these files cannot hold, all are named by row number. Programs that follow trec_eval ignore the rank
-and sort by score, read as float32, and break ties in a way of their own: in what is written here no two scores of a
-query are equal. A gzipped file is read as any other.
+and sort by score, read as float32, with other rules for ties: so no two scores of a query are written as equal.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def identifiers(texts: Texts) -> list[str]:
-    """The names of instances or labels in these files: their uids, or the row numbers where uids cannot be used."""
+    """Return the names of instances or labels in these files: uids, or the row numbers where uids cannot be used."""
     uids = list(texts.uids)
     usable = len({*uids}) == len(uids) and all(uid and len(uid.split()) == 1 and uid.isprintable() for uid in uids)
     return uids if usable else [str(row) for row in range(len(uids))]
@@ -43,7 +42,7 @@ def identifiers(texts: Texts) -> list[str]:
 def write_run(path: Path, predictions: TopK, queries: Sequence[str], documents: Sequence[str], tag: str) -> None:
     """Write predictions [N, k] as a run. tag: names the run, in one word. Raises StorageError."""
     name = "-".join(tag.split()) or "xmcbench"
-    scores = distinct(predictions.scores)
+    scores = separate(predictions.scores)
     with atomic_file(path) as stream:
         for row, (labels, values) in enumerate(zip(predictions.indices.tolist(), scores, strict=True)):
             lines = [
@@ -65,7 +64,7 @@ def write_qrels(path: Path, pairs: csr_matrix, queries: Sequence[str], documents
 def read_run(path: Path, queries: Sequence[str], documents: Sequence[str], others: bool = False) -> TopK:
     """Return the predictions of a run, in the order of the protocol: by score, ties by lower label id.
 
-    Rank and tag are ignored. Queries without a line have no predictions. others: leave out queries that are not among
+    Rank and tag are ignored. Queries without a line have no predictions. others: ignore queries that are not among
     these. Raises DataError, naming the line, for another format, a query or document that is not there, a score that is
     not a finite number, and a document that is given twice.
     """
@@ -99,11 +98,11 @@ def names_in(run: Path, qrels: Path) -> tuple[list[str], list[str]]:
         found.add(document)
     for _, (_, _, document, *_) in _rows(run, _RUN):
         found.add(document)
-    return _decoded(judged), _decoded(found)
+    return _decode(judged), _decode(found)
 
 
-def distinct(scores: np.ndarray) -> np.ndarray:
-    """Scores [N, k], best first, lowered by the least that float32 can so that no two of a row are equal.
+def separate(scores: np.ndarray) -> np.ndarray:
+    """Lower scores [N, k], best first, by the least in float32, so that no two of a row are equal.
 
     The scores of predictions are finite: those at the ends of float32 are moved inward. -inf, where there is no
     prediction, stays.
@@ -167,7 +166,7 @@ def _rows(path: Path, layout: str) -> Iterator[tuple[int, list[bytes]]]:
                     raise DataError(f"{path}: line {number} has too {amount} columns", f"a line is `{layout}`")
 
 
-def _decoded(names: set[bytes]) -> list[str]:
+def _decode(names: set[bytes]) -> list[str]:
     return sorted(name.decode(errors="surrogateescape") for name in names)
 
 

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from xmcbench import load_dataset
-from xmcbench.analysis import attributes, explanation_page
-from xmcbench.analysis.explaining import explain
-from xmcbench.analysis.explanation import Moved, TrueLabel, _block
-from xmcbench.analysis.words import common_words, shared, words
+from xmcbench.analysis import attributes
+from xmcbench.analysis.attributes import common_words, shared_words, words
+from xmcbench.analysis.explain import explain
+from xmcbench.analysis.explanation import Moved, TrueLabel, _block, page
+from xmcbench.comparison import compare
 from xmcbench.errors import UnknownName
 from xmcbench.metrics import TruePairs
 from xmcbench.records import Ranks, Store, Truth
@@ -38,20 +39,24 @@ def board(tmp_path_factory):
     return root
 
 
-def planted(board, root, members, points):
+def explain_rows(*rows, metric="P@1", instances=5, **chosen):
+    return explain(compare(*rows, setting="ez", **chosen), metric, instances)
+
+
+def plant(board, root, members, points):
     """A copy of the board in which TF-IDF is called BM25 and has lost so many points of P@1 on the members."""
     shutil.copytree(board, root)
     store = Store(root)
-    tfidf = next(each for each in store.records() if each.name == "TF-IDF")
-    bm25 = next(each for each in store.records() if each.name == "BM25")
+    tfidf = next(record for record in store.records() if record.name == "TF-IDF")
+    bm25 = next(record for record in store.records() if record.name == "BM25")
     truth = store.truth(tfidf)
     ranks = store.ranks(tfidf, truth)
-    changed = {name: each.copy() for name, each in ranks.by_filter.items()}
-    rows = attributes.scored_rows(truth.pairs)[members]
-    for each in changed.values():
-        hit = np.flatnonzero((each == 1) & np.isin(truth.pairs.rows, rows))
+    changed = {name: ranks_of.copy() for name, ranks_of in ranks.by_filter.items()}
+    rows = attributes.find_scored(truth.pairs)[members]
+    for ranks_of in changed.values():
+        hit = np.flatnonzero((ranks_of == 1) & np.isin(truth.pairs.rows, rows))
         lost = np.random.RandomState(0).permutation(hit)[: round(points / 100 * len(rows))]
-        each[lost] = 100
+        ranks_of[lost] = 100
     made = Ranks(changed, ranks.seen)
     made.save(store.ranks_path(bm25.cell))
     store.write(msgspec.structs.replace(bm25, ranks=msgspec.structs.replace(bm25.ranks, sha256=made.digest)))
@@ -64,14 +69,14 @@ def groups_of(board):
     data = load_dataset("lf-debian-20k")
     found = attributes.of_labels(truth, [])
     found += attributes.of_texts(truth, data.test, data.labels, common_words(data.labels.titles))
-    return {name: members for each in found for name, members in each.slices().items()}
+    return {name: members for attribute in found for name, members in attribute.slices().items()}
 
 
 def test_an_effect_planted_in_stored_ranks_is_named_first(board, tmp_path):
     members = groups_of(board)[PLANTED]
     assert members.sum() == pytest.approx(0.1 * len(members), rel=0.03)
-    runs = planted(board, tmp_path / "runs", members, 5)
-    found = explain("tfidf:", "bm25", setting="ez", runs=runs, instances=2)
+    runs = plant(board, tmp_path / "runs", members, 5)
+    found = explain_rows("tfidf:", "bm25", runs=runs, instances=2)
     assert next(iter(found.slices)) == found.found[0] == PLANTED
     contrast = found.slices[PLANTED]
     assert contrast.inside == pytest.approx(0.05, abs=0.001)
@@ -87,7 +92,7 @@ def test_an_effect_planted_in_stored_ranks_is_named_first(board, tmp_path):
 
 
 def test_two_equal_rows_have_no_slice_and_no_instance(board):
-    found = explain("bm25", "bm25", setting="ez", runs=board)
+    found = explain_rows("bm25", "bm25", runs=board)
     assert (found.found, found.better, found.worse) == ([], (), ())
     assert "No slice differs significantly from the other instances (5% level)." in str(found)
 
@@ -111,10 +116,10 @@ def test_the_command_gives_text_json_and_a_page(inside, board, tmp_path):
 @pytest.mark.parametrize("metric", ["P@5", "PSP@5"])
 def test_the_difference_of_a_slice_is_that_of_its_instances(board, metric):
     """As if the test set had only these: of PSP@k a ratio of sums. Over an attribute it adds up to the whole."""
-    found = explain("bm25", "tfidf:", setting="ez", runs=board, metric=metric, instances=0)
+    found = explain_rows("bm25", "tfidf:", runs=board, metric=metric, instances=0)
     rows = [found.comparison.first, found.comparison.second]
     bm25, tfidf = (evaluations(row.records, row.store, "self")[0] for row in rows)
-    groups = {name: each for name, each in groups_of(board).items() if name.startswith("words of the text")}
+    groups = {name: members for name, members in groups_of(board).items() if name.startswith("words of the text")}
     assert len(groups) > 2
     whole = 0.0
     for name, members in groups.items():
@@ -127,7 +132,7 @@ def test_the_difference_of_a_slice_is_that_of_its_instances(board, metric):
 
 def test_an_unknown_metric_is_refused(board):
     with pytest.raises(UnknownName, match="unknown metric 'P@2'"):
-        explain("bm25", "tfidf:", metric="P@2", runs=board)
+        explain_rows("bm25", "tfidf:", metric="P@2", runs=board)
 
 
 def test_without_the_dataset_ranks_are_explained_and_it_says_so(board, tmp_path):
@@ -143,7 +148,7 @@ def test_without_the_dataset_ranks_are_explained_and_it_says_so(board, tmp_path)
                 path(cell).parent.mkdir(parents=True, exist_ok=True)
                 path(record.cell).rename(path(cell))
         store.write(msgspec.structs.replace(record, cell=cell, key=cell.key))
-    found = explain("bm25", "tfidf:", setting="ez", runs=runs, instances=1)
+    found = explain_rows("bm25", "tfidf:", runs=runs, instances=1)
     assert "another version" in found.note
     assert not any(name.startswith("words") for name in found.slices)
     assert found.better[0].text == ""
@@ -155,28 +160,28 @@ def test_a_dataset_with_a_card_and_without_data_is_one_that_is_not_here(board, t
     (tmp_path / "sets" / "lf-debian-20k" / "card.toml").write_text('name = "LF-Debian-20K"\nslug = "lf-debian-20k"\n')
     monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "sets"))
     monkeypatch.setattr("xmcbench.data.catalog.find_bundled", list)
-    found = explain("bm25", "tfidf:", setting="ez", runs=board, instances=1)
+    found = explain_rows("bm25", "tfidf:", setting="ez", runs=board, instances=1)
     assert found.note.startswith("Without texts: LF-Debian-20K is not on this machine")
 
 
 def test_a_page_is_inert(board):
-    found = explain("bm25", "tfidf:", setting="ez", runs=board, instances=1)
+    found = explain_rows("bm25", "tfidf:", runs=board, instances=1)
     hostile = "<script>alert(1)</script>\u202e\"'&lt;"
     moved = replace(found.better[0], text=hostile, uid=hostile)
     moved = replace(moved, labels=(replace(moved.labels[0], text=hostile),), rankings=((hostile,), None))
-    page = explanation_page.page(replace(found, better=(moved,), note=hostile))
-    assert "<script" not in page
-    assert "\u202e" not in page
-    assert "&amp;lt;" in page
+    made = page(replace(found, better=(moved,), note=hostile))
+    assert "<script" not in made
+    assert "\u202e" not in made
+    assert "&amp;lt;" in made
 
 
 def test_groups_are_of_consecutive_values_and_hold_every_instance():
     values = np.array([1, 1, 1, 1, 1, 2, 3, 4, 5, 9])
-    groups = attributes._binned(values)
+    groups = attributes._bin(values)
     assert np.sum([*groups.values()], axis=0).tolist() == [1] * 10
     assert groups["1"].sum() == 5
-    assert attributes._binned(np.zeros(30)) == {"0": pytest.approx(np.ones(30, bool))}
-    large = attributes._binned(np.arange(1_234_560, 1_234_570) + 0.5)
+    assert attributes._bin(np.zeros(30)) == {"0": pytest.approx(np.ones(30, bool))}
+    large = attributes._bin(np.arange(1_234_560, 1_234_570) + 0.5)
     assert np.sum([*large.values()], axis=0).tolist() == [1] * 10
     assert next(iter(large)) == "1,234,560.5"
 
@@ -188,7 +193,7 @@ def test_what_true_pairs_say_of_instances():
     number, frequency, known = attributes.of_labels(truth, [seen])
     assert number.groups["2"].tolist() == [True, False]  # the second instance has no label and is not scored
     assert frequency.groups["1"].tolist() == [True, False]
-    assert {name: each.tolist() for name, each in known.groups.items()} == {
+    assert {name: members.tolist() for name, members in known.groups.items()} == {
         "all": [False, False],
         "some": [True, False],
         "none": [False, True],
@@ -204,13 +209,13 @@ def truth():
 
 def test_the_median_is_of_the_labels_of_an_instance(truth):
     _, frequency = attributes.of_labels(truth, [])
-    groups = {name: np.flatnonzero(each).tolist() for name, each in frequency.groups.items()}
+    groups = {name: np.flatnonzero(members).tolist() for name, members in frequency.groups.items()}
     assert (frequency.name, groups) == ("training pairs of its labels, median", {"1": [2], "2": [0, 1]})
 
 
 @pytest.mark.parametrize(("seen", "said"), [([1, 1, 1], False), ([0, 0, 0], False), ([1, 0, 1], True)])
 def test_known_pairs_are_an_attribute_where_some_labels_have_some(truth, seen, said):
-    names = [each.name for each in attributes.of_labels(truth, [np.array(seen, bool)])]
+    names = [attribute.name for attribute in attributes.of_labels(truth, [np.array(seen, bool)])]
     assert ("labels with known pairs" in names) == said
 
 
@@ -219,7 +224,7 @@ def test_words_in_common():
     labels = [f"the label number{row}" for row in range(200)]
     assert common_words(labels) == {"the", "label"}
     assert common_words(labels[:50]) == frozenset()
-    assert shared("the web server", "a Server of the web", frozenset({"the"})) == ("server", "web")
+    assert shared_words("the web server", "a Server of the web", frozenset({"the"})) == ("server", "web")
 
 
 @pytest.mark.parametrize(("labels", "said"), [(6, None), (7, "and 1 other true label"), (8, "and 2 other true labels")])

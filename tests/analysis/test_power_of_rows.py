@@ -33,7 +33,7 @@ def few(tmp_path):
     for name in ("tfidf", "bm25", "xr-linear", "label-expansion"):
         copy(f"lf-debian-20k/ez/{name}-s*", tmp_path / "few")
     store = Store(tmp_path / "few")
-    (one,) = [each for each in store.records() if each.cell.method == "label-expansion"]
+    (one,) = [record for record in store.records() if record.cell.method == "label-expansion"]
     store.write(msgspec.structs.replace(one, ranks=None))
     return store.root
 
@@ -65,11 +65,11 @@ def test_two_rows_and_all_rows_of_a_dataset(inside, few):
 
 def test_rows_that_never_differ_are_left_out(inside, few):
     store = Store(few)
-    (one,) = [each for each in store.records() if each.cell.method == "bm25"]
+    (one,) = [record for record in store.records() if record.cell.method == "bm25"]
     cell = msgspec.structs.replace(one.cell, method="twin")
     named = msgspec.structs.replace(one.method, title="Twin")
     store.write(msgspec.structs.replace(one, key=cell.key, cell=cell, method=named))
-    ranks = [(few / "ranks" / each.path).with_suffix(".npz") for each in (one.cell, cell)]
+    ranks = [(few / "ranks" / at.path).with_suffix(".npz") for at in (one.cell, cell)]
     shutil.copy(*ranks)
     ended = inside("power", "bm25", "twin", "--detect", "5", "--runs", few)
     assert ended.returncode == 2
@@ -81,7 +81,7 @@ def test_rows_that_never_differ_are_left_out(inside, few):
 def test_rows_of_another_default_filter_are_left_out_unless_one_is_named(inside, few):
     """As `compare` refuses them."""
     store = Store(few)
-    (one,) = [each for each in store.records() if each.cell.method == "bm25"]
+    (one,) = [record for record in store.records() if record.cell.method == "bm25"]
     store.write(msgspec.structs.replace(one, protocol=msgspec.structs.replace(one.protocol, filter="none")))
     ended = inside("power", "--detect", "1", "--runs", few)
     assert "Left out, with another default filter than self: BM25." in ended.stdout
@@ -104,7 +104,7 @@ def test_a_dataset_without_the_filter_keeps_no_other_from_being_judged(inside, f
 
 
 def test_rows_that_are_scored_on_a_single_instance_are_left_out(inside, tiny, few):
-    """Nothing varies in them, and they keep no other dataset from being judged."""
+    """Rows without variation do not prevent other datasets from being judged."""
     with gzip.open(tiny / "tst.json.gz", "rt") as stream:
         first = stream.readline()
     with gzip.open(tiny / "tst.json.gz", "wt") as stream:
@@ -120,7 +120,7 @@ def test_rows_that_are_scored_on_a_single_instance_are_left_out(inside, tiny, fe
 
 def test_rows_of_two_datasets_are_refused(inside, few):
     copy("lf-debian-de/ez/bm25-s*", few)
-    other = next(each for each in Store(few).records() if each.cell.dataset == "LF-Debian-de")
+    other = next(record for record in Store(few).records() if record.cell.dataset == "LF-Debian-de")
     ended = inside("power", "tfidf:", other.key, "--detect", "1", "--runs", few)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "the two rows differ in their datasets: LF-Debian-20K and LF-Debian-de" in ended.stderr
@@ -142,7 +142,7 @@ def test_rows_of_two_settings_are_said_to_be(inside, few):
 def test_many_pairs_are_summed_up():
     pairs = tuple(power.Pair("a", f"b{n}", Spread(0.01 * n, (), 100)) for n in range(1, 21))
     made = power.Needed("D", (Setting.of("ez"),), "P@1", "none", 0.1, 0.8, 100, pairs, {})
-    needed = [each.spread.rows_needed(0.1, 1) for each in pairs]
+    needed = [pair.spread.rows_needed(0.1, 1) for pair in pairs]
     text = str(made)
     assert str(needed[9]) in text
     assert str(needed[17]) in text

@@ -22,7 +22,7 @@ def test_what_is_stored_is_shown_and_a_text_is_predicted_as_in_the_cell(inside, 
     document = json.loads(inside("show", "tfidf", "--instance", "0100", "--dataset", tiny, "--json").stdout)
     stored = document["labels"]
     assert document["text"].startswith("apple story 100\t")
-    assert {each["text"] for each in stored if each["true"]} == {"the apple", "the desert"}
+    assert {label["text"] for label in stored if label["true"]} == {"the apple", "the desert"}
     assert stored[0] == {
         "rank": 1,
         "label": 0,
@@ -31,23 +31,26 @@ def test_what_is_stored_is_shown_and_a_text_is_predicted_as_in_the_cell(inside, 
         "frequency": 12,
         "true": True,
     }
-    assert [each["rank"] for each in stored] == sorted(each["rank"] for each in stored)
+    assert [label["rank"] for label in stored] == sorted(label["rank"] for label in stored)
     text = inside("show", "tfidf", "--instance", "0100", "--dataset", tiny, "-k", "1").stdout
     assert "the apple" in text
 
     asked = json.loads(inside("show", "tfidf", "--text", document["text"], "--dataset", tiny, "--json").stdout)
-    again = [(each["label"], each["score"]) for each in asked["labels"]]
-    assert again == [(each["label"], pytest.approx(each["score"], rel=1e-6)) for each in stored if each["score"]]
-    assert all(each["true"] is None for each in asked["labels"])
+    again = [(label["label"], label["score"]) for label in asked["labels"]]
+    assert again == [(label["label"], pytest.approx(label["score"], rel=1e-6)) for label in stored if label["score"]]
+    assert all(label["true"] is None for label in asked["labels"])
 
     for path in (runs / "predictions").rglob("*.npz"):
         path.unlink()
     document = json.loads(inside("show", "tfidf", "--instance", "0100", "--dataset", tiny, "--json").stdout)
-    assert [(each["text"], each["score"]) for each in document["labels"]] == [("the apple", None), ("the desert", None)]
+    assert [(label["text"], label["score"]) for label in document["labels"]] == [
+        ("the apple", None),
+        ("the desert", None),
+    ]
     (note,) = document["notes"]
     assert note.startswith("only true labels are shown, by their stored ranks: the predictions ")
-    kept = [(each["label"], each["rank"]) for each in stored if each["true"]]
-    assert [(each["label"], each["rank"]) for each in document["labels"]] == kept
+    kept = [(label["label"], label["rank"]) for label in stored if label["true"]]
+    assert [(label["label"], label["rank"]) for label in document["labels"]] == kept
 
 
 def test_a_stale_result_is_marked_and_the_seed_is_named(inside, runs, tiny):
@@ -80,8 +83,8 @@ def test_all_labels_of_a_text_are_shown(inside, tiny):
     labels = load_dataset(tiny).labels
     words = ("show", "tfidf", "--text", " ".join(labels.titles), "--dataset", tiny, "-k", "100", "--json")
     shown = json.loads(inside(*words).stdout)["labels"]
-    assert sorted(each["label"] for each in shown) == [*range(len(labels))]
-    assert [each["rank"] for each in shown] == [*range(1, len(labels) + 1)]
+    assert sorted(label["label"] for label in shown) == [*range(len(labels))]
+    assert [label["rank"] for label in shown] == [*range(1, len(labels) + 1)]
 
 
 def test_what_cannot_be_shown_is_refused(inside, runs, tiny):
@@ -129,11 +132,11 @@ def test_a_row_of_other_data_is_not_trained_on_these(inside, runs, tiny, by_key)
 def test_a_method_without_a_result_is_trained(inside, runs, tiny):
     shown = inside("show", "bm25", "--text", "the garden and the harbor", "--dataset", tiny, "-k", "2", "--json")
     assert shown.returncode == 0, shown.stderr
-    assert {each["text"] for each in json.loads(shown.stdout)["labels"]} == {"the garden", "the harbor"}
+    assert {label["text"] for label in json.loads(shown.stdout)["labels"]} == {"the garden", "the harbor"}
     assert not list((runs / "records").rglob("bm25*"))
     elsewhere = ("show", "tfidf", "--text", "the garden", "--dataset", tiny, "--setting", "full", "-k", "2", "--json")
     assert not list((runs / "records").rglob("full/tfidf*"))
-    assert {each["text"] for each in json.loads(inside(*elsewhere).stdout)["labels"]} >= {"the garden"}
+    assert {label["text"] for label in json.loads(inside(*elsewhere).stdout)["labels"]} >= {"the garden"}
 
 
 def test_a_row_with_a_parameter_that_is_gone_is_not_answered_by_another_cell(inside, plugin, tiny):

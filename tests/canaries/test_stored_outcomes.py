@@ -47,13 +47,15 @@ def test_every_method_has_canaries():
 
 def test_no_parameter_has_the_name_of_a_field():
     fields = {*Canary.__struct_fields__, "shared"}
-    assert not [name for name in METHODS for name in fields & {*parameters.declared(load(name))} if name != "values"]
+    assert not [
+        name for name in METHODS for name in fields & {*parameters.list_parameters(load(name))} if name != "values"
+    ]
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_value_of_a_choice_has_a_canary(method):
     kind = load(method)
-    declared = parameters.declared(kind)
+    declared = parameters.list_parameters(kind)
     used = [parameters.resolve(declared, method, canary.values) for canary in canaries([method])]
     lacking = []
     for name, parameter in declared.items():
@@ -71,7 +73,7 @@ def test_every_value_of_a_choice_has_a_canary(method):
 def test_what_no_canary_has_is_not_listed_in_vain():
     used = {}
     for canary in canaries():
-        values = parameters.resolve(parameters.declared(load(canary.method)), canary.method, canary.values)
+        values = parameters.resolve(parameters.list_parameters(load(canary.method)), canary.method, canary.values)
         for name, value in values.items():
             used.setdefault(f"{canary.method}.{name}", set()).add(repr(value))
             used.setdefault(f"*.{name}", set()).add(repr(value))

@@ -63,7 +63,7 @@ def test_rows_in_order_with_their_components(inside, altered, words, tmp_path):
     marked = inside(*words, "--seed", "0,1")
     assert marked.stdout.count(stale) == len({first.cell.parameters["up"], second.cell.parameters["up"]})
     rows = json.loads(inside(*words, "--seed", "0,1", "--json").stdout)["rows"]
-    problems = {each["key"]: each["problem"] for row in rows.values() for each in row}
+    problems = {record["key"]: record["problem"] for row in rows.values() for record in row}
     assert {key for key, problem in problems.items() if problem == stale} == {first.key, second.key}
     assert len(problems) == 6
 

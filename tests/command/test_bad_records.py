@@ -30,7 +30,7 @@ def store(tmp_path, record, own_cache):
 def test_what_cannot_be_read_is_listed_and_left_out(inside, store):
     ended = inside("ls", "results", "--json")
     assert ended.returncode == 1
-    assert [each["seed"] for each in json.loads(ended.stdout)] == [0, 1, 2]
+    assert [record["seed"] for record in json.loads(ended.stdout)] == [0, 1, 2]
     for name in ("bad.json", "pipe.json", "copy.json"):
         assert sum(name in line and "left out: " in line for line in ended.stderr.splitlines()) == 1, name
     ended = inside("leaderboard", "--out", "runs")
@@ -178,8 +178,8 @@ def test_what_a_method_cannot_record_fails_its_row_only(inside, tiny, plugin, tm
     plugins = [word for path in (notes, huge, backward, good) for word in ("--plugin", path)]
     ended = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "notes,huge,backward,good", *plugins)
     assert ended.returncode == 1
-    found = {each.cell.method: each for each in Store(tmp_path / "runs").records()}
+    found = {record.cell.method: record for record in Store(tmp_path / "runs").records()}
     expected = {"notes": "failed", "huge": "ok", "backward": "failed", "good": "ok"}
-    assert {name: each.status for name, each in found.items()} == expected
+    assert {name: record.status for name, record in found.items()} == expected
     assert "there is a result, but" in found["backward"].reason
     assert "the notes of the method are not text" in found["notes"].reason

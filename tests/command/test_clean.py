@@ -47,12 +47,12 @@ def kinds(ended):
     return sorted(item["kind"] for item in json.loads(ended.stdout)["items"])
 
 
-def everything(runs):
+def list_files(runs):
     return {path: path.stat().st_mtime_ns for path in runs.root.rglob("*") if path.is_file()}
 
 
 def test_a_listing_changes_nothing(inside, runs):
-    before = everything(runs)
+    before = list_files(runs)
     ended = inside("clean")
     assert ended.returncode == 0, ended.stderr
     (done,) = runs.records()
@@ -68,10 +68,10 @@ def test_a_listing_changes_nothing(inside, runs):
     ]
     document = json.loads(inside("clean", "--json").stdout)
     assert (document["removed"], document["in_use"]) == (False, 0)
-    (needed,) = [each for each in document["items"] if each["kind"] == "embeddings"]
+    (needed,) = [item for item in document["items"] if item["kind"] == "embeddings"]
     assert (len(needed["records"]), needed["bytes"] // MIB, round(needed["age_days"])) == (1, 1, 0)
     assert os.path.isdir(needed["path"])
-    assert everything(runs) == before
+    assert list_files(runs) == before
 
 
 def test_choices_narrow_each_other(inside, runs):
@@ -85,11 +85,11 @@ def test_choices_narrow_each_other(inside, runs):
 
 
 def test_removal_needs_a_choice(inside, runs):
-    before = everything(runs)
+    before = list_files(runs)
     ended = inside("clean", "--remove")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "--remove needs a selection (use --kind, --older-than or --unneeded)" in ended.stderr
-    assert everything(runs) == before
+    assert list_files(runs) == before
 
 
 @pytest.mark.parametrize(
@@ -152,13 +152,13 @@ def test_a_listing_marks_what_is_in_use(inside, runs):
     artifacts = Artifacts(runs.artifacts)
     artifacts.get("fresh", {}, lambda folder: None)
     with runs.claim(done.cell):
-        before = everything(runs)
+        before = list_files(runs)
         document = json.loads(inside("clean", "--json").stdout)
-        used = {each["kind"] for each in document["items"] if each["in_use"]}
+        used = {item["kind"] for item in document["items"] if item["in_use"]}
         assert (document["in_use"], used) == (3, {"fresh", "logs", "predictions"})
         (row,) = [line.split() for line in inside("clean").stdout.splitlines() if line.startswith("fresh")]
         assert row[-2:] == ["1", "0"]  # in use, so that it does not count as needed by no record
-        assert everything(runs) == before
+        assert list_files(runs) == before
     del artifacts
     assert json.loads(inside("clean", "--json").stdout)["in_use"] == 0
 
@@ -181,11 +181,11 @@ def test_a_cell_makes_again_what_was_removed(inside, tiny, tmp_path):
     first = json.loads(inside(*words).stdout)["records"]
     assert first[0]["artifacts"][0].startswith("tfidf/")
     listed = json.loads(inside("clean", "--json").stdout)["items"]
-    needed = {each["kind"]: len(each["records"]) for each in listed}
+    needed = {item["kind"]: len(item["records"]) for item in listed}
     assert needed == {"tfidf": 1, "ranking": 1, "predictions": 1, "logs": 0, "subsets": 1}
     assert inside("clean", "--older-than", "0", "--remove").returncode == 0
     again = json.loads(inside(*words, "--force").stdout)["records"]
-    assert [each["status"] for each in again] == ["ok"]
+    assert [record["status"] for record in again] == ["ok"]
     assert again[0]["metrics"] == first[0]["metrics"]
     assert again[0]["artifacts"] == first[0]["artifacts"]
 
@@ -222,7 +222,7 @@ PATIENT = """
 
 
 def test_a_cell_that_runs_does_not_notice(inside, tiny, plugin, tmp_path):
-    """What it has taken, is making, goes on from, was handed, and its log."""
+    """Everything that the cell has taken, makes, resumes from or received, and its log."""
     source = plugin(PATIENT.replace("FOLDER", repr(str(tmp_path))))
     words = ["--setting", "full", "--methods", "patient", "--plugin", str(source), "--json"]
     command = [sys.executable, "-m", "xmcbench", "run", "--dataset", str(tiny), *words]

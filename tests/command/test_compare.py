@@ -16,7 +16,7 @@ from xmcbench.records.ranks import Ranks
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """Where the one run of this module is kept."""
+    """The folder of the one run of this module."""
     return tmp_path_factory.mktemp("kept")
 
 
@@ -52,9 +52,9 @@ def worse(runs, other, share):
         if record.cell.method == "tfidf":
             ranks = store.ranks(record, store.truth(record))
             changed = {}
-            for name, each in ranks.by_filter.items():
-                found = np.random.RandomState(0).permutation(np.flatnonzero(each))
-                changed[name] = each.copy()
+            for name, ranks_of in ranks.by_filter.items():
+                found = np.random.RandomState(0).permutation(np.flatnonzero(ranks_of))
+                changed[name] = ranks_of.copy()
                 changed[name][found[: int(share * len(found))]] = 0
             made = Ranks(changed, ranks.seen)
             made.save(store.ranks_path(record.cell))
@@ -66,9 +66,9 @@ def worse(runs, other, share):
 def test_two_identical_runs_do_not_differ(inside, runs):
     one, other = keys(runs, "tfidf-s*.json")[0], keys(runs, "bm25-s1*.json")[0]
     document = result(inside("compare", one, one, "--json"))
-    assert {(each["delta"], each["low"], each["high"], each["p"]) for each in document["metrics"].values()} == {
-        (0.0, 0.0, 0.0, 1.0)
-    }
+    assert {
+        (figures["delta"], figures["low"], figures["high"], figures["p"]) for figures in document["metrics"].values()
+    } == {(0.0, 0.0, 0.0, 1.0)}
     assert document["apart"] == {}
     text = inside("compare", "bm25", other, "--setting", "ez").stdout
     assert "No metric differs significantly at the 5% level" in text
@@ -77,7 +77,7 @@ def test_two_identical_runs_do_not_differ(inside, runs):
 
 def test_one_true_pair_in_a_hundred_is_missed(inside, runs, tmp_path):
     other = worse(runs, tmp_path / "other", 0.01)
-    (file,) = [each for each in (other / "records").rglob("tfidf-s0*.json") if '"variant": "pecos"' in each.read_text()]
+    (file,) = [path for path in (other / "records").rglob("tfidf-s0*.json") if '"variant": "pecos"' in path.read_text()]
     mine = runs / file.relative_to(other)
     document = result(inside("compare", mine, file, "--json"))
     assert document["metrics"]["R@100"]["p"] < 0.05
@@ -95,7 +95,9 @@ def test_a_difference_is_a_minus_b_and_follows_from_the_records(inside, runs):
         values = [said[document[side][0]].metrics["self"].values for side in ("first", "second")]
         for metric in METRICS:
             found = document["metrics"][metric]
-            assert [found["first"], found["second"]] == pytest.approx([each[metric] for each in values], abs=1e-12)
+            assert [found["first"], found["second"]] == pytest.approx(
+                [of_seed[metric] for of_seed in values], abs=1e-12
+            )
             assert found["delta"] == pytest.approx(values[0][metric] - values[1][metric], abs=1e-12)
             assert found["low"] <= found["delta"] <= found["high"]
             assert found["p_holm"] >= found["p"]
@@ -153,7 +155,7 @@ def test_what_is_stale_is_said(inside, runs, altered):
 def test_records_are_compared_seed_by_seed_for_what_differs(inside, runs):
     """Seed 0 of one row was set against seed 1 of the other: their seeds, and in fs their subsets, differed."""
     store = Store(runs)
-    store.record_path(next(each.cell for each in store.records() if each.name == "TF-IDF (pecos)")).unlink()
+    store.record_path(next(record.cell for record in store.records() if record.name == "TF-IDF (pecos)")).unlink()
     document = result(inside("compare", "tfidf:sklearn", "tfidf:pecos", "--json"))
     assert "cell.seed" not in document["apart"]
     assert {place.rpartition(".")[0] for place in document["apart"]} == {"cell.parameters", "method"}
@@ -180,10 +182,10 @@ def test_a_verdict_on_a_single_run_is_about_the_method_if_no_seed_matters_to_it(
     store, words = Store(runs), ("compare", "tfidf:pecos", keys(runs, "ez/bm25-s0*.json")[0])
     said = [inside(*words).stdout]
     for method in ("tfidf", "bm25"):
-        for record in [each for each in store.records() if each.cell.method == method]:
+        for record in [record for record in store.records() if record.cell.method == method]:
             store.write(altered(record, (("method", "deterministic"), False)))
         said.append(inside(*words).stdout)
-    assert ["The verdict is about these runs" in each for each in said] == [False, False, True]
+    assert ["The verdict is about these runs" in text for text in said] == [False, False, True]
 
 
 def test_the_words_must_name_one_row_each(inside, runs):
@@ -227,9 +229,9 @@ def test_data_at_a_place_are_the_version_that_is_there(inside, tiny, tmp_path):
     for place in (tiny, other):
         assert inside("show", "tfidf", "--text", "fruit", "--dataset", place).returncode == 0
     rows = json.loads(inside("ls", "results", "--json").stdout)
-    assert len({each["key"] for each in rows}) == 3
-    for each in rows:  # a key is one of a version
-        shown = [inside("show", each["key"], "--text", "fruit", "--dataset", place) for place in (tiny, other)]
+    assert len({row["key"] for row in rows}) == 3
+    for row in rows:  # a key is one of a version
+        shown = [inside("show", row["key"], "--text", "fruit", "--dataset", place) for place in (tiny, other)]
         assert sorted(ended.returncode for ended in shown) == [0, 2]
     # The data at a place that was changed since are no version that has a result.
     shutil.rmtree(other)
@@ -252,7 +254,7 @@ def test_two_datasets_and_two_filters_are_refused_unless_forced(inside, runs, ti
     assert head.split() == ["Metric", "A", "B", "A", "-", "B"]
     assert result(inside("compare", mine, file, "--force", "--json"))["metrics"]["P@1"]["p"] is None
 
-    (record,) = [each for each in Store(runs).records() if Store(runs).record_path(each.cell) == mine]
+    (record,) = [record for record in Store(runs).records() if Store(runs).record_path(record.cell) == mine]
     other = Store(tmp_path / "older")
     other.write(altered(record, (("protocol", "filter"), "none")))
     ended = inside("compare", mine, other.record_path(record.cell))

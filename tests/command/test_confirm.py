@@ -36,7 +36,7 @@ def code(plugin):
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """Where the one run of this module is kept."""
+    """The folder of the one run of this module."""
     return tmp_path_factory.mktemp("kept")
 
 
@@ -76,7 +76,7 @@ def test_a_row_that_cannot_be_judged_is_named_where_it_is_shown(inside, code, ru
 
 
 def statuses(inside, path):
-    return [each["status"] for each in json.loads(inside("ls", "results", "--plugin", path, "--json").stdout)]
+    return [result["status"] for result in json.loads(inside("ls", "results", "--plugin", path, "--json").stdout)]
 
 
 def test_one_cell_vouches_for_all_that_the_same_code_made(inside, tiny, code, runs):
@@ -155,8 +155,8 @@ def test_the_board_runs_again_what_is_stale_and_nothing_else(inside, tiny, code,
     ended = inside(*words, "--refresh")
     assert (ended.returncode, ended.stderr.count(": ok, ")) == (0, 4)
     made = runs.records()
-    assert [each.key for each in made] == [first.key, *(each.key for each in others)]
-    assert all(each.metrics != old.metrics for each, old in zip(made, (first, *others), strict=True))
+    assert [record.key for record in made] == [first.key, *(record.key for record in others)]
+    assert all(record.metrics != old.metrics for record, old in zip(made, (first, *others), strict=True))
     logs = {path: path.stat().st_mtime_ns for path in (runs.root / "logs").rglob("*.log")}
     assert inside(*words, "--refresh").returncode == 0
     assert {path: path.stat().st_mtime_ns for path in logs} == logs

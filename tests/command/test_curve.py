@@ -83,7 +83,7 @@ def test_a_curve_runs_draws_and_goes_on(inside, altered, tiny, counts, tmp_path)
     assert "stale or mixed" in (runs / "curves" / "tiny-pair-p5.svg").read_text()
     document = json.loads(inside(*words, "--json").stdout)
     assert document["filter"] == "none"
-    assert {(each["cell"]["method"], each["problem"]) for each in document["records"]} == {
+    assert {(record["cell"]["method"], record["problem"]) for record in document["records"]} == {
         ("tfidf", None),
         ("counts", stale),
     }
@@ -197,10 +197,13 @@ def test_png_names_what_is_missing(tiny, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--methods", "tfidf", "--ratio", "0,two"], "--ratio '0,two' must be comma-separated numbers"),
-        (["--methods", "tfidf", "--ratio", "0,1.5"], "a share must be in 0..1"),
+        (
+            ["--methods", "tfidf", "--ratio", "0,two"],
+            "argument --ratio/--ratios: '0,two' must be comma-separated numbers",
+        ),
+        (["--methods", "tfidf", "--ratio", "0,1.5"], "the ratio 1.5 is outside (0, 1]"),
         (["--methods", "tfidf", "--metric", "P@2"], "unknown metric 'P@2'"),
-        (["--methods", "tfidf", "--metric", ","], "--metric is empty"),
+        (["--methods", "tfidf", "--metric", ","], "argument --metric: the list ',' is empty"),
         (["--methods", "all"], "a curve needs the names of its methods"),
         (["--methods", "tfdif"], "did you mean 'tfidf'"),
         (["--methods", "tfidf", "--set", "bm25.k1=2"], "not among the methods"),

@@ -1,4 +1,4 @@
-"""What a run shows while it runs: on a terminal, and elsewhere."""
+"""Progress of a run, on a terminal and elsewhere."""
 
 import io
 import sys
@@ -19,7 +19,7 @@ from xmcbench.setting import Setting
 @pytest.fixture
 def planned(tiny, tmp_path):
     def make(seeds=(0, 1), settings=("ez",)):
-        grid = Grid([str(tiny)], [Setting.of(each) for each in settings], ["tfidf"], seeds=seeds)
+        grid = Grid([str(tiny)], [Setting.of(kind) for kind in settings], ["tfidf"], seeds=seeds)
         return plan(requests_of([grid]), Registry([]), Store(tmp_path / "runs"))
 
     return make
@@ -80,7 +80,7 @@ def test_a_terminal_has_a_line_a_cell_and_one_for_the_whole(planned, tmp_path, r
     made = planned()
     with Display(made, Store(tmp_path / "runs")) as display:
         display.progress(made.cells[0], 0, None)
-        running = [Underway(each, place, 3.0, Report("fit\x1b[2J" * 9)) for place, each in enumerate(made.cells)]
+        running = [Underway(cell, place, 3.0, Report("fit\x1b[2J" * 9)) for place, cell in enumerate(made.cells)]
         display.watch(running)
         shown = screen.getvalue()
         display.progress(made.cells[0], 0, record())
@@ -100,7 +100,7 @@ def test_a_terminal_has_a_line_a_cell_and_one_for_the_whole(planned, tmp_path, r
 def test_the_outlook_of_a_run(planned, record):
     first, second, third = planned(seeds=range(3)).cells
     outlook = Outlook(3, {first.cell.key: 10.0, second.cell.key: -1.0, third.cell.key: 4.0})
-    assert outlook.left_s([]) is None  # nothing is known of the second
-    outlook.ended(first, 8.0)
-    assert outlook.left_s([]) == 8.0 + 4.0
-    assert outlook.left_s([Underway(third, 2, 3.0, None), Underway(second, 1, 20.0, None)]) == (0.0 + 1.0) / 2
+    assert outlook.seconds_left([]) is None  # nothing is known of the second
+    outlook.took_s[first.cell.key] = 8.0
+    assert outlook.seconds_left([]) == 8.0 + 4.0
+    assert outlook.seconds_left([Underway(third, 2, 3.0, None), Underway(second, 1, 20.0, None)]) == (0.0 + 1.0) / 2

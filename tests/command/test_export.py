@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from xmcbench.analysis.reproduction import compared, farthest, one_more
+from xmcbench.analysis.reproduction import compare_records, farthest, one_more
 from xmcbench.metrics import METRICS
 from xmcbench.records import Ranks, Store
 from xmcbench.runner.rescoring import evaluations
@@ -24,7 +24,7 @@ BOARD = Path(__file__).parents[2] / "leaderboards"
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """Where the one run of this module is kept."""
+    """The folder of the one run of this module."""
     return tmp_path_factory.mktemp("kept")
 
 
@@ -110,16 +110,16 @@ def test_what_cannot_be_exported_is_refused(inside, runs, tiny):
         assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
 
 
-def changed(runs, hits, processor=None):
+def alter_ranks(runs, hits, processor=None):
     """The record with so many true pairs lost from the first place, of another machine perhaps."""
     store = Store(runs)
     (record,) = store.records()
     truth = store.truth(record)
     ranks = store.ranks(record, truth)
     lost = np.flatnonzero(ranks.by_filter["none"] == 1)[:hits]
-    by_filter = {name: each.copy() for name, each in ranks.by_filter.items()}
-    for each in by_filter.values():
-        each[lost] = 100
+    by_filter = {name: ranks_of.copy() for name, ranks_of in ranks.by_filter.items()}
+    for ranks_of in by_filter.values():
+        ranks_of[lost] = 100
     made = Ranks(by_filter, ranks.seen)
     made.save(store.ranks_path(record.cell))
     metrics = {}
@@ -154,14 +154,14 @@ def test_a_cell_is_reproduced_and_a_changed_figure_is_found(inside, runs, tiny):
     assert inside("reproduce", *words, "--out", "again").returncode == 0
     assert log.stat().st_mtime_ns > before
     # One instance of 30 is 3 points: too many on the same machine, not significant on another one.
-    changed(runs, 1)
+    alter_ranks(runs, 1)
     ended = inside("reproduce", *words, "--out", "again")
     assert ended.returncode == 1
     assert "differs: the largest change is +3.333 points of P@1, and 0.05 are allowed" in ended.stdout
-    changed(runs, 0, "another processor")
+    alter_ranks(runs, 0, "another processor")
     ended = inside("reproduce", *words, "--out", "again")
     assert (ended.returncode, "agrees" in ended.stdout) == (0, True), ended.stdout
-    changed(runs, 20)
+    alter_ranks(runs, 20)
     ended = inside("reproduce", *words, "--out", "again")
     assert (ended.returncode, "differs" in ended.stdout) == (1, True), ended.stdout
     for words, said in (
@@ -176,33 +176,33 @@ def test_a_cell_is_reproduced_and_a_changed_figure_is_found(inside, runs, tiny):
 def test_what_a_gpu_made_a_cpu_of_its_machine_need_not_repeat_to_the_digit(runs, tmp_path, gpu):
     fresh = Store(shutil.copytree(runs, tmp_path / "fresh"))
     (after,) = fresh.records()
-    changed(runs, 1)
+    alter_ranks(runs, 1)
     store = Store(runs)
     (before,) = store.records()
     measured = msgspec.structs.replace(before.measured, peak_gpu_memory_bytes=2**30 if gpu else None)
-    found = compared(msgspec.structs.replace(before, measured=measured), store, after, fresh)
+    found = compare_records(msgspec.structs.replace(before, measured=measured), store, after, fresh)
     assert (found.same_class, found.agrees) == (not gpu, gpu)
 
 
 @pytest.mark.parametrize("ranks", [True, False])
 def test_other_propensity_constants_change_nothing_that_is_compared(runs, ranks):
-    """Those of a card may change after a record was made; the record's figures are computed with the new ones."""
-    changed(runs, 5)
+    """Constants of a card may change after a record was made; the record's figures are computed with the new ones."""
+    alter_ranks(runs, 5)
     store = Store(runs)
     (record,) = store.records()
 
-    def scored(constants):
+    def score_again(constants):
         (scores,) = evaluations([record], store, record.protocol.filter, constants)
         figures = msgspec.structs.replace(record.metrics[record.protocol.filter], values=scores.values)
         protocol = msgspec.structs.replace(record.protocol, propensity=constants)
         return msgspec.structs.replace(record, metrics={record.protocol.filter: figures}, protocol=protocol)
 
-    before, after = scored(record.protocol.propensity), scored((5.0, 0.1))
+    before, after = score_again(record.protocol.propensity), score_again((5.0, 0.1))
     name = record.protocol.filter
     assert before.metrics[name].values["PSP@1"] != after.metrics[name].values["PSP@1"]
     if not ranks:
         before = msgspec.structs.replace(before, ranks=None)
-    found = compared(before, store, after, store)
+    found = compare_records(before, store, after, store)
     assert (found.agrees, found.largest) == (True, 0)
     assert ("PSP@1" in found.changes) == ranks
 
@@ -212,7 +212,7 @@ def test_what_is_equal_on_another_machine_needs_no_ranks(runs):
     hardware = msgspec.structs.replace(record.environment.hardware, processor="another processor")
     environment = msgspec.structs.replace(record.environment, hardware=hardware)
     before = msgspec.structs.replace(record, environment=environment, ranks=None)
-    found = compared(before, Store(runs), record, Store(runs))
+    found = compare_records(before, Store(runs), record, Store(runs))
     assert (found.same_class, found.agrees) == (False, True)
     assert str(found).endswith(", and 0.05 are allowed on any machine")
 
@@ -278,7 +278,7 @@ def test_two_seeds_say_too_little(runs):
     (after,) = store.records()
     stochastic(runs, 0.1, 0.2)
     before = next(record for record in store.records() if record.cell.seed == 0)
-    found = compared(before, store, after, store)
+    found = compare_records(before, store, after, store)
     assert (found.over, found.allowed) == (0, {})
 
 
@@ -293,10 +293,10 @@ def test_seeds_that_other_code_made_say_nothing(runs):
     (after,) = store.records()
     stochastic(runs, 0.1, 0.1, 0.1, 0.3)
     before, *_, other = sorted(store.records(), key=lambda record: record.cell.seed)
-    assert compared(before, store, after, store).agrees
+    assert compare_records(before, store, after, store).agrees
     method = msgspec.structs.replace(other.method, source_sha256="0" * 64)
     store.write(msgspec.structs.replace(other, method=method))
-    found = compared(before, store, after, store)
+    found = compare_records(before, store, after, store)
     assert (found.over, found.agrees) == (3, False)
 
 
@@ -343,19 +343,19 @@ def test_a_parameter_that_was_added_is_named_and_other_data_are_refused(inside, 
 
 
 def test_records_are_looked_for_on_the_board_of_a_clone_and_else_in_runs(inside, tmp_path):
-    def said():
+    def read_error():
         return inside("reproduce", "0" * 12).stderr
 
-    assert "no runs folder at runs (--runs is the folder that `xmcbench run` wrote)" in said()
+    assert "no runs folder at runs (--runs is the folder that `xmcbench run` wrote)" in read_error()
     (tmp_path / "leaderboards").mkdir()  # pages that `xmcbench leaderboard --runs runs --out leaderboards` wrote
-    assert "no runs folder at runs" in said()
+    assert "no runs folder at runs" in read_error()
     (tmp_path / "runs").mkdir()
-    assert "no record in runs with a key that begins with '000000000000'" in said()
+    assert "no record in runs with a key that begins with '000000000000'" in read_error()
     (tmp_path / "leaderboards" / "records").mkdir()
-    assert "no record in leaderboards with a key that begins with '000000000000'" in said()
+    assert "no record in leaderboards with a key that begins with '000000000000'" in read_error()
 
 
-def interrupted(*_, **__):
+def interrupt(*_, **__):
     raise OSError("the server is gone")
 
 
@@ -383,9 +383,9 @@ def test_records_as_runs_of_mlflow(inside, runs, monkeypatch):
     assert run.data.tags["xmcbench.reproduce"] == f"xmcbench reproduce {record.key[:12]} --runs runs"
     assert run.info.status == "FINISHED"
     assert run.info.end_time - run.info.start_time == int(1000 * record.measured.total_s)
-    # An export that was interrupted leaves a run without figures, and the next one is whole.
+    # An export that was interrupt leaves a run without figures, and the next one is whole.
     with monkeypatch.context() as changed:
-        changed.setattr(MlflowClient, "log_batch", interrupted)
+        changed.setattr(MlflowClient, "log_batch", interrupt)
         assert inside("export", "mlflow", "--to", "again").returncode == 1
     assert inside("export", "mlflow", "--to", "again").stdout == "1 record in again\n"
     Path("file").write_text("")

@@ -17,7 +17,7 @@ from xmcbench.storage.canonical import sha256_file, sha256_json
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """Where the one run of this module is kept."""
+    """The folder of the one run of this module."""
     return tmp_path_factory.mktemp("kept")
 
 
@@ -138,9 +138,9 @@ def test_tables_of_a_dataset_that_is_gone_are_removed(inside, runs, tmp_path, la
 
 def test_results_are_listed(inside, runs):
     results = json.loads(inside("ls", "results", "--runs", "sent", "--json").stdout)
-    assert {each["method"] for each in results} == {"BM25", "TF-IDF"}
-    assert all(each["status"] == "ok" for each in results)
-    assert all(each["other_packages"] == {} for each in results)
+    assert {result["method"] for result in results} == {"BM25", "TF-IDF"}
+    assert all(result["status"] == "ok" for result in results)
+    assert all(result["other_packages"] == {} for result in results)
 
 
 def test_results_of_other_packages_are_named_and_not_stale(inside, runs, altered):
@@ -148,7 +148,7 @@ def test_results_of_other_packages_are_named_and_not_stale(inside, runs, altered
     for record in store.records():
         store.write(altered(record, (("environment", "packages"), {**record.environment.packages, "numpy": "0.1"})))
     results = json.loads(inside("ls", "results", "--runs", "sent", "--json").stdout)
-    assert {(each["status"], each["other_packages"]["numpy"]) for each in results} == {("ok", "0.1")}
+    assert {(result["status"], result["other_packages"]["numpy"]) for result in results} == {("ok", "0.1")}
     assert "numpy=0.1" in inside("ls", "results", "--runs", "sent").stdout
 
 
@@ -234,11 +234,11 @@ def test_what_a_record_calls_its_dataset_is_a_name_or_named_by_the_user(inside, 
     path = one_of(runs)
     name = f"lf-debian-2k?documents={quote(str(secret), safe='')}"
 
-    def renamed(record, _):
+    def rename_dataset(record, _):
         record["cell"]["dataset"] = name
         record["key"] = sha256_json(record["cell"])
 
-    forged(renamed)(path)
+    forge(rename_dataset)(path)
     ended = inside("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny, "--check")
     assert ended.returncode == 1
     assert "there is no dataset lf-debian-2k?documents=" in ended.stderr
@@ -259,7 +259,7 @@ def test_another_record_of_a_cell_is_replaced_on_demand_alone(inside, tiny, runs
     assert (again.returncode, again.stdout.count("already there: "), "added" in again.stdout) == (0, 4, False)
     assert inside(*adding, "--check").stdout == again.stdout
     path = one_of(runs)
-    forged(lambda record, _: record["measured"].update(started="2001-02-03T04:05:06+00:00"))(path)
+    forge(lambda record, _: record["measured"].update(started="2001-02-03T04:05:06+00:00"))(path)
     board = Store(tmp_path / "board")
     before = board.records()
     ended = inside(*adding)
@@ -274,7 +274,7 @@ def test_another_record_of_a_cell_is_replaced_on_demand_alone(inside, tiny, runs
 def test_of_two_records_of_a_cell_that_are_sent_at_once_the_second_is_refused(inside, tiny, runs, tmp_path):
     again = shutil.copytree(runs, tmp_path / "again")
     path = one_of(again)
-    forged(lambda record, _: record["measured"].update(started="2001-02-03T04:05:06+00:00"))(path)
+    forge(lambda record, _: record["measured"].update(started="2001-02-03T04:05:06+00:00"))(path)
     ended = inside("leaderboard", "add", "sent", "again", "--out", "board", "--dataset", tiny)
     assert (ended.returncode, ended.stdout.count("added: ")) == (1, 4)
     place = path.relative_to(again)
@@ -326,7 +326,7 @@ def test_the_card_of_a_named_folder_decides_the_filter(inside, tiny, tmp_path):
     (tiny / "card.toml").write_text('name = "tiny"\nslug = "tiny"\nfilter = "file"\n')
     ended = inside("leaderboard", "--runs", "own", "--out", "board", "--dataset", tiny)
     assert ended.returncode == 0, ended.stderr
-    assert [each.protocol.filter for each in Store(tmp_path / "own").records()] == ["file"]
+    assert [record.protocol.filter for record in Store(tmp_path / "own").records()] == ["file"]
 
 
 def test_a_digit_changed_by_hand_is_named_by_check_and_by_add(inside, tiny, runs):
@@ -344,7 +344,7 @@ def test_a_digit_changed_by_hand_is_named_by_check_and_by_add(inside, tiny, runs
         assert "checksum mismatch" in ended.stderr
 
 
-def forged(change):
+def forge(change):
     """A change of a record, sealed again as somebody would who knows how."""
 
     def forge(path):
@@ -372,7 +372,7 @@ def _better_predictions(record, path):
     record["predictions"]["sha256"] = sha256_file(file)
 
 
-def _named_out_of_the_board(record, path):
+def _name_elsewhere(record, path):
     record["cell"]["method"] = "../../../../elsewhere"
     record["key"] = sha256_json(record["cell"])
 
@@ -405,42 +405,42 @@ def _shallow(record, _):
 
 
 FORGERIES = {
-    "no measurements": (forged(lambda record, _: record.pop("measured")), "missing required field `measured`"),
-    "a name that is a path": (forged(_named_out_of_the_board), "is not a valid file name"),
-    "a dataset of another name": (forged(_of_another_name), "its dataset is TINY, but this one is tiny"),
-    "a title": (forged(lambda record, _: record["method"].update(title="MACLR")), "its method's title is 'MACLR'"),
-    "a budget": (forged(lambda record, _: record["method"].update(variant="paper, 9 steps")), "its variant is 'paper"),
+    "no measurements": (forge(lambda record, _: record.pop("measured")), "missing required field `measured`"),
+    "a name that is a path": (forge(_name_elsewhere), "is not a valid file name"),
+    "a dataset of another name": (forge(_of_another_name), "its dataset is TINY, but this one is tiny"),
+    "a title": (forge(lambda record, _: record["method"].update(title="MACLR")), "its method's title is 'MACLR'"),
+    "a budget": (forge(lambda record, _: record["method"].update(variant="paper, 9 steps")), "its variant is 'paper"),
     "chance left out": (
-        forged(lambda record, _: record["method"].update(deterministic=False)),
+        forge(lambda record, _: record["method"].update(deterministic=False)),
         "its method's deterministic is False",
     ),
-    "the title of another": (forged(_another_method), "looks like that of tfidf"),
+    "the title of another": (forge(_another_method), "looks like that of tfidf"),
     "a time": (
-        forged(lambda record, _: record["measured"].update(predict_ms_per_instance=-5.0)),
+        forge(lambda record, _: record["measured"].update(predict_ms_per_instance=-5.0)),
         "$.measured.predict_ms_per_instance",
     ),
     "a path": (
-        forged(lambda record, _: record["predictions"].update(file="/etc/passwd")),
+        forge(lambda record, _: record["predictions"].update(file="/etc/passwd")),
         "its predictions are /etc/passwd, and should be predictions/tiny/",
     ),
-    "a figure": (forged(_higher), "its metrics.none.views.head.values.P@1 is 0.875"),
-    "other predictions": (forged(_better_predictions), "but its predictions give"),
+    "a figure": (forge(_higher), "its metrics.none.views.head.values.P@1 is 0.875"),
+    "other predictions": (forge(_better_predictions), "but its predictions give"),
     "counts": (
-        forged(lambda record, _: record["counts"].update(test=29)),
+        forge(lambda record, _: record["counts"].update(test=29)),
         "its counts.test is 29, but its predictions give 30",
     ),
-    "a filter": (forged(_of_another_filter), "its metrics.self is "),
+    "a filter": (forge(_of_another_filter), "its metrics.self is "),
     "propensities": (
-        forged(lambda record, _: record["protocol"].update(propensity=[0.6, 2.6])),
+        forge(lambda record, _: record["protocol"].update(propensity=[0.6, 2.6])),
         "its protocol.propensity[0] is 0.6, but its predictions give 0.55",
     ),
     "protocol": (
-        forged(lambda record, _: record["protocol"].update(version=VERSION - 1)),
+        forge(lambda record, _: record["protocol"].update(version=VERSION - 1)),
         f"metric protocol {VERSION - 1}, not {VERSION}",
     ),
-    "a subset": (forged(_another_subset), "its subset is not the one that its setting and seed select"),
+    "a subset": (forge(_another_subset), "its subset is not the one that its setting and seed select"),
     "ranks of others": (
-        forged(lambda record, _: record["ranks"].update(sha256="0" * 64)),
+        forge(lambda record, _: record["ranks"].update(sha256="0" * 64)),
         f"its ranks.sha256 is {'0' * 64}, but",
     ),
     "no predictions": (lambda path: shutil.rmtree(path.parents[3] / "predictions"), "are missing"),
@@ -448,7 +448,7 @@ FORGERIES = {
         lambda path: (path.parents[3] / json.loads(path.read_text())["predictions"]["file"]).write_bytes(b"x"),
         "is not a prediction file",
     ),
-    "a depth that cuts what the filter leaves": (forged(_shallow), "predictions have the shapes"),
+    "a depth that cuts what the filter leaves": (forge(_shallow), "predictions have the shapes"),
 }
 
 
@@ -550,7 +550,7 @@ def test_what_cannot_be_shown_or_looks_like_another_is_refused_and_the_rest_goes
             record["ranks"]["file"] = name.replace("predictions", "ranks")
             (root / before).rename(root / name)
 
-        forged(change)(path)
+        forge(change)(path)
     words = ("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
     checked = inside(*words, "--check")
     assert checked.returncode == 1

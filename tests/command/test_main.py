@@ -77,7 +77,7 @@ def test_completion(inside, shell):
 
 
 def test_completion_in_a_shell(inside, tmp_path):
-    """What bash offers behind `xmcbench cl` and behind `xmcbench run --me`."""
+    """Completions of bash after `xmcbench cl` and `xmcbench run --me`."""
     (tmp_path / "completion").write_text(inside("--print-completion", "bash").stdout)
     script = r"""
     source completion
@@ -110,7 +110,9 @@ def arguments_of(command):
 
 def test_every_argument_has_a_help_text():
     verbs = ("VERB", "ACTION", "WHAT")
-    assert [name for name, each in arguments_of(parser()) if not each.help and each.metavar not in verbs] == []
+    assert [
+        name for name, argument in arguments_of(parser()) if not argument.help and argument.metavar not in verbs
+    ] == []
 
 
 def test_help_shows_lists_where_a_command_takes_them_and_defaults(inside, monkeypatch):
@@ -122,7 +124,7 @@ def test_help_shows_lists_where_a_command_takes_them_and_defaults(inside, monkey
     assert "--dataset NAME|PLACE[,..]" in shown["run"]
     assert "(default: the one that `ls datasets` marks)" in shown["run"]
     listed = json.loads(inside("ls", "datasets", "--json").stdout)
-    assert [each["name"] for each in listed if each["default"]] == [default_dataset()]
+    assert [dataset["name"] for dataset in listed if dataset["default"]] == [default_dataset()]
     shown_as = [line.split() for line in inside("ls", "datasets").stdout.splitlines()]
     assert [words[0] for words in shown_as if "yes" in words[4:5]] == [default_dataset()]
     assert "PLACE[," not in shown["suggest"]
@@ -276,7 +278,7 @@ def test_results_are_fractions_for_machines_and_percent_for_readers(inside, reco
     first, second = json.loads(inside("ls", "results", "--json").stdout)
     assert (first["P@1"], first["R@100"], first["status"], first["reason"]) == (0.123456, 0.123456, "ok", "")
     assert (second["P@1"], second["status"], second["reason"]) == (None, "failed", "ValueError: no")
-    keys = [each.key[:12] for each in sorted(store.records(), key=lambda each: each.cell.seed)]
+    keys = [record.key[:12] for record in sorted(store.records(), key=lambda each: each.cell.seed)]
     assert [first["key"], second["key"]] == keys
     lines = inside("ls", "results").stdout.splitlines()
     assert lines[2].split()[:8] == ["Tiny", "ez", "NOBODYS", "0", keys[0], "ok", "12.35", "12.35"]
@@ -297,10 +299,10 @@ def test_doctor_examines_this_machine(xmcbench, plugin):
 
 
 def test_doctor_examines_a_machine_whose_cache_cannot_be_reached(inside, monkeypatch):
-    def refused(_):
+    def refuse(_):
         raise PermissionError("no search permission")
 
-    monkeypatch.setattr("shutil.disk_usage", refused)
+    monkeypatch.setattr("shutil.disk_usage", refuse)
     ended = inside("doctor", "--json")
     assert json.loads(ended.stdout)["cache"]["free_gib"] is None, ended.stderr
     assert f"\n  {'free_gib':24}unknown\n" in inside("doctor").stdout

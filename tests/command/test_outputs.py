@@ -1,4 +1,4 @@
-"""What commands write for the user, and what they leave where they are killed."""
+"""Files that commands write for the user, and files that killed commands leave."""
 
 import os
 import subprocess

@@ -47,7 +47,7 @@ def test_a_table_without_a_split_is_run_and_the_record_says_so(inside, tiny, tmp
 
 
 def test_every_command_reads_the_columns_of_a_table(inside, tiny, tmp_path):
-    """Those that read it again did not know its columns, and its default ones are not there."""
+    """Processes that read the table again did not know its columns, and the default ones do not exist."""
     path = tmp_path / "stories.csv"
     dataset = load_dataset(tiny)
     with path.open("w", newline="") as stream:
@@ -114,11 +114,11 @@ def test_datasets_are_a_list_of_places(tmp_path):
     with pytest.raises(UsageError, match="names several datasets"):
         request.only_dataset(argparse.Namespace(dataset="one,two", columns=None))
     twice = argparse.Namespace(dataset=["LF-Debian-2K", "lf-debian-2k"], columns=None)
-    assert request.named(twice) == {"LF-Debian-2K": "LF-Debian-2K"}
-    one = argparse.Namespace(setting="fs", ratio="0.5", by=None)
+    assert request.places_by_name(twice) == {"LF-Debian-2K": "LF-Debian-2K"}
+    one = argparse.Namespace(setting=["fs"], ratio=[0.5], by=None)
     assert request.only_setting(one) == Setting.of("fs", 0.5)
     with pytest.raises(UsageError, match="several settings are given"):
-        request.only_setting(argparse.Namespace(setting="fs", ratio="0.5,1", by=None))
+        request.only_setting(argparse.Namespace(setting=["fs"], ratio=[0.5, 1.0], by=None))
 
 
 def test_import_export_verify_and_layouts(inside, tiny, tmp_path):
@@ -128,7 +128,7 @@ def test_import_export_verify_and_layouts(inside, tiny, tmp_path):
     assert load_dataset(tmp_path / "raw").digest == load_dataset(tiny).digest
     assert inside("data", "verify", "beir").stdout == "beir matches its card\n"
     assert inside("data", "export", tiny, "--out", "x", "--format", "bier").returncode == 2
-    listed = {each["name"]: each for each in json.loads(inside("ls", "layouts", "--json").stdout)}
+    listed = {layout["name"]: layout for layout in json.loads(inside("ls", "layouts", "--json").stdout)}
     assert listed["pecos"]["written"] == "yes"
     assert listed["text2text"]["written"] == "no"
     assert listed["tables"]["options"] == "labels, separator, text, title, uid"
@@ -152,8 +152,8 @@ def test_predictions_without_figures_can_be_looked_at(inside, corpus, tmp_path):
     (record,) = Store(tmp_path / "runs").records()
     predictions = TopK.load(tmp_path / "runs" / record.predictions.file)
     shown = json.loads(inside("show", "tfidf", "--instance", "tst0", "--dataset", corpus, "-k", "2", "--json").stdout)
-    assert [(each["rank"], each["true"]) for each in shown["labels"]] == [(1, None), (2, None)]
-    assert [each["label"] for each in shown["labels"]] == predictions.indices[0, :2].tolist()
+    assert [(label["rank"], label["true"]) for label in shown["labels"]] == [(1, None), (2, None)]
+    assert [label["label"] for label in shown["labels"]] == predictions.indices[0, :2].tolist()
     assert shown["notes"] == ["no label is marked as true: no test instance has a label"]
     assert inside("show", "tfidf", "--text", "the engine", "--dataset", corpus).returncode == 0
     ended = inside("export", "run", "tfidf", "--dataset", corpus, "--out", "run.txt")
@@ -258,7 +258,7 @@ def test_predictions_that_are_not_those_of_the_record_are_made_again(inside, tin
     assert ended.returncode == 0, ended.stderr
     assert f"{file.relative_to(tmp_path)}: checksum mismatch; the cell runs again" in ended.stderr
     lines = [line.split("\t") for line in (tmp_path / "one.tsv").read_text().splitlines()[1:]]
-    assert [line[3] for line in lines[:2]] == [load_dataset(tiny).labels.uids[each] for each in right.indices[0, :2]]
+    assert [line[3] for line in lines[:2]] == [load_dataset(tiny).labels.uids[row] for row in right.indices[0, :2]]
     assert file.read_bytes() == kept
     again = inside(*suggested, "two.tsv")
     assert (again.returncode, "1 of 1 cell cached" in again.stderr) == (0, True)

@@ -89,8 +89,8 @@ def records(runs):
 def test_the_main_command_on_a_folder(xmcbench, tiny, tmp_path):
     ended = xmcbench("run", "--dataset", tiny, *FEW, "--methods", "tfidf,bm25,xr-linear")
     assert ended.returncode == 0, ended.stderr
-    starts, ends = ([each for each in ended.stderr.splitlines() if each.endswith(end)] for end in ("started", " s"))
-    assert [each.partition(":")[0] for each in starts] == [each.partition(":")[0] for each in ends]
+    starts, ends = ([line for line in ended.stderr.splitlines() if line.endswith(end)] for end in ("started", " s"))
+    assert [line.partition(":")[0] for line in starts] == [line.partition(":")[0] for line in ends]
     assert starts[0] == "[1/3] TF-IDF, seed 0: started"
     assert re.fullmatch(r"\[3/3\] XR-Linear, seed 0: ok, \d+\.\d s", ends[2])
     assert len(ended.stderr.splitlines()) == 6
@@ -193,7 +193,7 @@ def test_a_cell_in_trouble_is_one_row_and_the_rest_go_on(inside, tiny, plugin, t
 
 
 def test_the_line_of_a_failed_cell_ends_with_the_last_line_of_its_log(inside, tiny, plugin):
-    """What the reason does not say already: the last words of a process that could say nothing else."""
+    """The last words of a process are shown where the reason does not have them."""
     source = (
         TROUBLE
         + """
@@ -205,14 +205,14 @@ def test_the_line_of_a_failed_cell_ends_with_the_last_line_of_its_log(inside, ti
     """
     )
     words = ("run", "--dataset", tiny, "--setting", "ez", "--plugin", plugin(source))
-    (line,) = [each for each in inside(*words, "--methods", "speaks").stdout.splitlines() if "speaks" in each]
+    (line,) = [line for line in inside(*words, "--methods", "speaks").stdout.splitlines() if "speaks" in line]
     assert re.fullmatch(
         r"speaks, seed 0: failed: ended with exit code 3 and no result "
         r"\(log: runs/logs/tiny/ez/speaks-s0-[0-9a-f]{12}\.log: terminate called after throwing\)",
         line,
     )
     # This one's log ends with its reason, which is not said twice.
-    (line,) = [each for each in inside(*words, "--methods", "scores").stdout.splitlines() if "scores, seed" in each]
+    (line,) = [line for line in inside(*words, "--methods", "scores").stdout.splitlines() if "scores, seed" in line]
     assert re.search(r"predict returned an object of type ndarray .* \(log: runs/logs/[^:]*\.log\)$", line)
 
 
@@ -235,11 +235,11 @@ def test_ctrl_c_keeps_finished_cells_and_ends_the_running_one(tiny, plugin, tmp_
     assert last == "xmcbench: interrupted; finished results are kept; run the same command to continue"
     assert [line.partition(": ")[2].partition(",")[0] for line in progress] == ["started", "ok", "started"]
     assert [record["cell"]["method"] for record in records(tmp_path / "runs").values()] == ["base"]
-    assert not [each for each in psutil.process_iter() if _belongs(each, tmp_path)]
+    assert not [process for process in psutil.process_iter() if _belongs(process, tmp_path)]
 
 
 def _belongs(process, folder):
-    """Whether a process of the run is still there: those of cells and that which scores stand in its folder."""
+    """Return whether a process of the run exists: cells and the scorer have its folder as working directory."""
     try:
         return process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid()
     except psutil.Error:
@@ -587,12 +587,12 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         (["--setting", "ez", "--methods", "all", "--set", "bm25.b=2"], "out of range: it must be at most 1"),
         (["--setting", "ez", "--methods", "sentbert", "--set", "sentbert.device=cpu"], "unknown parameter"),
         (["--setting", "ez", "--methods", "bm25", "--device", "gpu"], "invalid choice: 'gpu'"),
-        (["--setting", "ez", "--methods", "bm25", "--processes", "0"], "--processes 0 must be at least 1"),
+        (["--setting", "ez", "--methods", "bm25", "--processes", "0"], "argument --processes: 0 must be at least 1"),
         (["--setting", "ez", "--methods", "bm25", "--set", "bm25"], "is not METHOD.PARAM=VALUE"),
         (["--setting", "ez", "--methods", "tfidf:sklaern"], "did you mean 'sklearn'"),
         (["--setting", "ez", "--methods", "bm25", "--shard", "3/2"], "--shard '3/2' is not I/N"),
-        (["--setting", "ez", "--methods", "bm25", "--jobs", "two"], "--jobs 'two' is not a number"),
-        (["--setting", "ez", "--methods", "bm25", "--jobs", "0"], "--jobs 0 must be at least 1"),
+        (["--setting", "ez", "--methods", "bm25", "--jobs", "two"], "argument --jobs: 'two' is not a number"),
+        (["--setting", "ez", "--methods", "bm25", "--jobs", "0"], "argument --jobs: 0 must be at least 1"),
         (["--setting", "ez", "--seed", "one"], "must be comma-separated integers"),
         (["--setting", "ez", "--methods", ","], "is empty"),
         (["--setting", "ez", "--plugin", "none.py"], "no plug-in file"),
@@ -608,8 +608,8 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         (["--setting", "ez", "--filter", "file"], "has no filter 'file'"),
         (["--setting", "zero"], "unknown setting 'zero'"),
         (["--setting", "ez,zero"], "unknown setting 'zero'"),
-        (["--setting", ","], "--setting is empty"),
-        (["--setting", "fs", "--ratio", "half"], "--ratio 'half' must be comma-separated numbers"),
+        (["--setting", ","], "argument --setting: the list ',' is empty"),
+        (["--setting", "fs", "--ratio", "half"], "argument --ratio: 'half' must be comma-separated numbers"),
         (["--setting", "ez,full", "--ratio", "0.5"], "cannot be used with the setting ez,full"),
         (["--setting", "fs", "--ratio", "0.5", "--by", "row"], "cannot sample by 'row'"),
         (["--setting", "ez", "--methods", "bm25", "--best", "P@1"], "would choose by the test labels of tiny"),
@@ -710,7 +710,7 @@ def test_a_ratio_of_a_settings_file_goes_with_its_setting(inside, tiny, tmp_path
     (tmp_path / "settings.toml").write_text(f'dataset = "{tiny}"\nmethods = "bm25"\n{text}\n')
     ended = inside("run", "--config", "settings.toml", *flags, "--dry-run", "--json")
     assert ended.returncode == 0, ended.stderr
-    assert [each["setting"] for each in json.loads(ended.stdout)["cells"]] == slugs
+    assert [cell["setting"] for cell in json.loads(ended.stdout)["cells"]] == slugs
     # Where no grid is few-shot, a ratio is a mistake.
     wrong = inside("run", "--config", "settings.toml", "--setting", "ez", "--ratio", "0.5", "--dry-run")
     assert "ratio and by cannot be used with the setting ez" in wrong.stderr
@@ -722,7 +722,7 @@ def test_grids_of_a_settings_file_are_planned_together(inside, tiny, tmp_path):
     def cells(*words):
         ended = inside("run", "--config", "x.toml", "--dry-run", "--json", *words)
         assert ended.returncode == 0, ended.stderr
-        return [(each["method"], each["setting"], each["seed"]) for each in json.loads(ended.stdout)["cells"]]
+        return [(cell["method"], cell["setting"], cell["seed"]) for cell in json.loads(ended.stdout)["cells"]]
 
     first = [(name, "ez", seed) for name in ("BM25 (k1=1.0, b=0.5)", "TF-IDF") for seed in (0, 1)]
     second = [
@@ -788,10 +788,10 @@ def test_one_command_for_datasets_and_settings(inside, tiny, tmp_path):
         for record in document["records"]:
             p1 = record["metrics"]["none"]["values"]["P@1"]
             values.setdefault(record["cell"]["setting"]["kind"], {})[record["cell"]["parameters"]["k1"]] = p1
-        assert [each["value"] for each in document["best"]] == [max(values[kind].values()) for kind in ("ez", "fs")]
-        for each, kind in zip(document["best"], ("ez", "fs"), strict=True):
-            assert values[kind][each["parameters"]["k1"]] == each["value"]
-            assert [*each["parameters"]] == ["k1"]
+        assert [choice["value"] for choice in document["best"]] == [max(values[kind].values()) for kind in ("ez", "fs")]
+        for choice, kind in zip(document["best"], ("ez", "fs"), strict=True):
+            assert values[kind][choice["parameters"]["k1"]] == choice["value"]
+            assert [*choice["parameters"]] == ["k1"]
         said = inside(*words, *k1, "--dataset", "small-dev", "--best", "P@1").stdout
         assert said.count("best P@1 of 2 rows of bm25 on Small-dev, ") == 2
         assert "; select it with --set bm25.k1=" in said
@@ -866,13 +866,13 @@ def test_pretrainings_ahead_of_the_cells(inside, tiny, plugin, tmp_path):
     assert inside(*words, "--shard", "1/1").returncode == 0
     assert all(record["measured"]["reused_s"] > 0 for record in records(tmp_path / "runs").values())
     shards = [inside(*words, "--shard", f"{number}/9", "--dry-run", "--json") for number in range(1, 10)]
-    assert sum(len(json.loads(each.stdout)["cells"]) for each in shards) == 2
-    empty = next(number for number, each in enumerate(shards, 1) if f"shard {number}/9 has no cells" in each.stderr)
+    assert sum(len(json.loads(cell.stdout)["cells"]) for cell in shards) == 2
+    empty = next(number for number, shard in enumerate(shards, 1) if f"shard {number}/9 has no cells" in shard.stderr)
     assert inside(*words, "--shard", f"{empty}/9", "--dry-run").stdout.endswith("\n0 cells.\n")
     nothing = inside(*words, "--shard", f"{empty}/9", "--json")
     assert (nothing.returncode, json.loads(nothing.stdout)["records"]) == (0, [])
     listed = json.loads(inside(*words, "--only", "pretrain", "--seed", "1", "--json").stdout)["pretrainings"]
-    assert [(each["seed"], each["reason"]) for each in listed] == [(1, "")]
+    assert [(record["seed"], record["reason"]) for record in listed] == [(1, "")]
     refused = inside(*words, "--shard", "1/2", "--best", "P@1")
     assert (refused.returncode, "--best needs all cells" in refused.stderr) == (2, True)
     refused = inside(*words, "--only", "pretrain", "--best", "P@1")

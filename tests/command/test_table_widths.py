@@ -91,7 +91,7 @@ def tables(text):
             last = next((number for number in range(place, len(lines)) if not lines[number]), len(lines))
             rows = [line for line in lines[first:last] if line is not rule]
             # A wide character takes two places.
-            shown = ["".join(each + "\0" * (cell_len(each) - 1) for each in row).ljust(len(rule)) for row in rows]
+            shown = ["".join(text + "\0" * (cell_len(text) - 1) for text in row).ljust(len(rule)) for row in rows]
             spans = [match.span() for match in re.finditer("-+", rule)]
             for row in shown:
                 assert len(row) == len(rule), row
@@ -104,7 +104,7 @@ def words(column):
     return re.sub(r"(?<=[/\u1100-\uffff]) | (?=[\u1100-\uffff])", "", " ".join(" ".join(column).split())).split()
 
 
-def printed(inside, command):
+def print_lines(inside, command):
     ended = inside(*command)
     assert ended.returncode == 0, ended.stderr
     assert "\x1b" not in ended.stdout
@@ -121,12 +121,12 @@ def check_figures(heads, columns):
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(map(str, command[:2])))
 def test_a_table_is_whole_at_every_width(inside, monkeypatch, folder, command):
-    whole = printed(inside, command)
+    whole = print_lines(inside, command)
     assert whole
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     for width in (60, 80, 120, 200):
         monkeypatch.setenv("COLUMNS", str(width))
-        parts = printed(inside, command)
+        parts = print_lines(inside, command)
         for made in (*whole, *parts):
             check_figures(*made)
         for _, columns in whole:

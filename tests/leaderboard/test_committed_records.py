@@ -197,10 +197,10 @@ def test_values_of_presets_come_from_commands_whose_records_are_here(monkeypatch
         wanted = Request(
             arguments.dataset,
             request.only_setting(arguments),
-            request.methods(arguments.methods),
+            arguments.methods,
             arguments.preset,
             request.overrides(arguments.set),
-            request.seeds(arguments.seed),
+            arguments.seed,
         )
         [(rows, _)] = resolve([wanted], registry)
         for row, seed in itertools.product(rows, wanted.seeds):

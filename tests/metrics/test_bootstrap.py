@@ -94,7 +94,7 @@ def test_few_hits_of_few_rows():
 
 
 def misses(values, true, seed):
-    """How many intervals of the columns [rows, studies] are below the true value, and how many are above it."""
+    """Count the intervals of the columns [rows, studies] below and above the true value."""
     found = bootstrap.intervals(dict(enumerate(values.T.copy())), {}, seed).values()
     return np.array([sum(high < true for _, high, _ in found), sum(low > true for low, _, _ in found)])
 
@@ -115,18 +115,18 @@ def test_the_correction_has_the_right_sign(monkeypatch):
 
 def test_every_step_of_the_correction():
     """Without bias and skewness the levels stay. Either shifts both up, the acceleration more so the upper one."""
-    levels = [bootstrap._corrected(level, 0.0, 0.0) for level in (0.025, 0.975)]
+    levels = [bootstrap._correct(level, 0.0, 0.0) for level in (0.025, 0.975)]
     assert levels == pytest.approx([0.025, 0.975], abs=1e-12)
-    assert bootstrap._corrected(0.025, 0.1, 0.0) == pytest.approx(norm.cdf(0.2 + norm.ppf(0.025)))
-    assert bootstrap._corrected(0.975, 0.0, 0.1) == pytest.approx(norm.cdf(norm.ppf(0.975) / (1 - 0.195996398)))
+    assert bootstrap._correct(0.025, 0.1, 0.0) == pytest.approx(norm.cdf(0.2 + norm.ppf(0.025)))
+    assert bootstrap._correct(0.975, 0.0, 0.1) == pytest.approx(norm.cdf(norm.ppf(0.975) / (1 - 0.195996398)))
     # The largest bias of 1,000 samples with the largest acceleration there is.
-    assert bootstrap._corrected(0.975, 3.2905, 1 / 6) == pytest.approx(1.0)
+    assert bootstrap._correct(0.975, 3.2905, 1 / 6) == pytest.approx(1.0)
 
 
 def test_numbers_do_not_depend_on_what_else_is_asked_for(scores):
     whole = scores.intervals()
     for name in ("R@10", "PSP@5"):
-        best = {each: column for each, column in scores.attainable.items() if each == name}
+        best = {metric: column for metric, column in scores.attainable.items() if metric == name}
         alone = bootstrap.intervals({name: scores.per_instance[name]}, best)[name]
         assert alone == pytest.approx(whole[name], rel=1e-12)
 
@@ -192,36 +192,36 @@ def test_the_size_of_a_block_changes_nothing(monkeypatch):
 def test_draws_are_kept_for_the_next_values_of_as_many_rows(monkeypatch):
     monkeypatch.setattr(bootstrap, "_kept", OrderedDict())
     drawn = []
-    fresh = bootstrap._drawn
+    fresh = bootstrap._draw
     monkeypatch.setattr(bootstrap, "_drawn", lambda *what: drawn.append(what[:2]) or fresh(*what))
     values = {rows: np.linspace(0, 1, rows) ** 2 for rows in (20, 30)}
 
-    def found(rows, seed=0):
+    def find_interval(rows, seed=0):
         return bootstrap.intervals({"P@1": values[rows]}, {}, seed)
 
-    first = found(20)
-    assert found(20) == first
-    found(30)
-    found(20, seed=1)
+    first = find_interval(20)
+    assert find_interval(20) == first
+    find_interval(30)
+    find_interval(20, seed=1)
     assert drawn == [(20, 0), (30, 0), (20, 1)]
-    assert found(20) == first
+    assert find_interval(20) == first
     # What does not fit any longer is drawn again, and what never fits is not kept.
     monkeypatch.setattr(bootstrap, "_KEPT", 50 * bootstrap.SAMPLES)
-    found(30, seed=1)
+    find_interval(30, seed=1)
     assert list(bootstrap._kept) == [(20, 0), (30, 1)]
-    assert found(20) == first
+    assert find_interval(20) == first
     assert len(drawn) == 4
     monkeypatch.setattr(bootstrap, "_KEPT", 0)
     bootstrap._kept.clear()
-    assert found(20) == first
+    assert find_interval(20) == first
     assert not bootstrap._kept
 
 
 def test_blocks_of_draws_do_not_matter(monkeypatch):
     values = {"P@1": np.linspace(0, 1, 40) ** 2}
-    whole = bootstrap._resampled(np.column_stack([values["P@1"]]), 5)
+    whole = bootstrap._resample(np.column_stack([values["P@1"]]), 5)
     for block, kept in ((40 * 7, 160_000_000), (40 * 7, 0)):
         monkeypatch.setattr(bootstrap, "_kept", OrderedDict())
         monkeypatch.setattr(bootstrap, "_BLOCK", block)
         monkeypatch.setattr(bootstrap, "_KEPT", kept)
-        np.testing.assert_allclose(bootstrap._resampled(np.column_stack([values["P@1"]]), 5), whole, rtol=1e-14)
+        np.testing.assert_allclose(bootstrap._resample(np.column_stack([values["P@1"]]), 5), whole, rtol=1e-14)

@@ -69,7 +69,9 @@ def test_skewed_differences_of_mean_0_are_not_called_different(rows, monkeypatch
     monkeypatch.setattr(flips, "FLIPS", 999)
     drawn = np.random.RandomState(0).choice([1, -0.2, 0], (300, rows), p=[0.05, 0.25, 0.7])
     named = dict(enumerate(drawn))
-    rejected = [np.mean([each.p < 0.05 for each in test.verdicts(named, {}).values()]) for test in (bounded, flips)]
+    rejected = [
+        np.mean([verdict.p < 0.05 for verdict in test.verdicts(named, {}).values()]) for test in (bounded, flips)
+    ]
     assert rejected[0] <= 0.05
     if rows == 30:
         assert rejected[1] > 0.15

@@ -29,16 +29,16 @@ def values(predictions, truth=TRUTH, weights=WEIGHTS):
     return found
 
 
-def expected(p, r, ndcg, psp):
+def expect(p, r, ndcg, psp):
     return dict(zip(METRICS, (*p, *r, *ndcg, *psp), strict=True))
 
 
-def ranked_alike(order):
+def rank_alike(order):
     """Every row gets the same ranking."""
     return make_predictions([order] * 4, 6)
 
 
-CONSTANT = expected(
+CONSTANT = expect(
     p=(1 / 3, (1 + 1 + 1) / 9, (2 + 1 + 2) / 15),
     r=(1 / 6, (1 / 2 + 1 + 1 / 3) / 3, (1 + 1 + 2 / 3) / 3, 1, 1),
     ndcg=(1 / 3, (D1 / IDEAL2 + D2 / IDEAL1 + D3 / IDEAL3) / 3, ((D1 + D4) / IDEAL2 + D2 + (D3 + D4) / IDEAL3) / 3),
@@ -56,9 +56,9 @@ def test_constant_scores_rank_labels_by_id(scores):
 def test_ties_of_two_levels():
     """Labels 3 to 5 score alike and above labels 0 to 2, which score alike too."""
     predictions = TopK.from_scores(np.tile([0.0, 0, 0, 1, 1, 1], (4, 1)), 6)
-    assert values(predictions) == values(ranked_alike([3, 4, 5, 0, 1, 2]))
+    assert values(predictions) == values(rank_alike([3, 4, 5, 0, 1, 2]))
     assert values(predictions) == pytest.approx(
-        expected(
+        expect(
             p=(2 / 3, (1 + 0 + 2) / 9, (2 + 1 + 2) / 15),
             r=((1 / 2 + 0 + 1 / 3) / 3, (1 / 2 + 0 + 2 / 3) / 3, (1 + 1 + 2 / 3) / 3, 1, 1),
             ndcg=(
@@ -77,7 +77,7 @@ def test_popularity():
     predictions = TopK.from_scores(np.tile(label_frequency(TRAINING), (4, 1)), 6)
     assert predictions.indices[0].tolist() == [0, 2, 3, 1, 4, 5]
     assert values(predictions) == pytest.approx(
-        expected(
+        expect(
             p=(1 / 3, (2 + 0 + 2) / 9, (2 + 1 + 2) / 15),
             r=((1 / 2) / 3, (1 + 0 + 2 / 3) / 3, (1 + 1 + 2 / 3) / 3, 1, 1),
             ndcg=(
@@ -96,7 +96,7 @@ def test_random():
     rankings = list(itertools.permutations(range(4)))
     found = values(make_predictions(rankings, 4), make_pairs([[1, 3]] * len(rankings), 4), WEIGHTS[:4])
     assert found == pytest.approx(
-        expected(
+        expect(
             p=(1 / 2, 1 / 2, 2 / 5),
             r=(1 / 4, 3 / 4, 1, 1, 1),
             ndcg=(1 / 2, (D1 + D2 + D3) / 2 / IDEAL2, (D1 + D2 + D3 + D4) / 2 / IDEAL2),
@@ -154,7 +154,7 @@ def test_shuffled_rows_are_right_only_where_rows_agree():
     found = values(TopK(right.indices[order], right.scores[order]))
     # Row 0 is given [5, 3, 2], row 1 is given [3, 0], row 3 is given nothing.
     assert found == pytest.approx(
-        expected(
+        expect(
             p=(0, (1 + 0 + 0) / 9, (1 + 0 + 0) / 15),
             r=(0, 1 / 6, 1 / 6, 1 / 6, 1 / 6),
             ndcg=(0, D2 / IDEAL2 / 3, D2 / IDEAL2 / 3),

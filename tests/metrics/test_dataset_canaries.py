@@ -31,11 +31,11 @@ class Known:
         scores = np.where(indices < 0, -np.inf, -np.arange(indices.shape[1])).astype(np.float32)
         return evaluate(TopK(indices.astype(np.int32), scores), self.truth, inverse_propensity=self.weights).values
 
-    def expected(self, indices):
+    def expect(self, indices):
         """The same by trec_eval, and PSP one pair at a time."""
         scores = np.where(indices < 0, -np.inf, -np.arange(indices.shape[1])).astype(np.float32)
         predictions = TopK(indices.astype(np.int32), scores)
-        found = {name: each.mean() for name, each in reference_ranking(predictions, self.truth).items()}
+        found = {name: values.mean() for name, values in reference_ranking(predictions, self.truth).items()}
         return found | {f"PSP@{k}": reference_psp(predictions, self.truth, self.weights, k) for k in (1, 3, 5)}
 
     def alike(self, order):
@@ -53,7 +53,7 @@ def test_constant_scores_are_the_labels_by_id(known):
     flat = TopK.from_scores(np.zeros((3, labels), np.float32), 100)
     assert flat.indices.tolist() == [list(range(100))] * 3
     found = known.values(known.alike(np.arange(labels)))
-    assert found == pytest.approx(known.expected(known.alike(np.arange(labels))), abs=1e-12)
+    assert found == pytest.approx(known.expect(known.alike(np.arange(labels))), abs=1e-12)
     hits = sum(int(np.sum(labels < 5)) for labels in known.true)
     assert found["P@5"] == pytest.approx(hits / 5 / len(known.scored), abs=1e-12)
 
@@ -62,7 +62,7 @@ def test_popularity(known):
     order = np.lexsort((np.arange(len(known.frequency)), -known.frequency))
     assert TopK.from_scores(known.frequency[None].astype(np.float32), 100).indices[0].tolist() == order[:100].tolist()
     found = known.values(known.alike(order))
-    assert found == pytest.approx(known.expected(known.alike(order)), abs=1e-12)
+    assert found == pytest.approx(known.expect(known.alike(order)), abs=1e-12)
     hits = sum(int(order[0] in labels) for labels in known.true)
     assert found["P@1"] == pytest.approx(hits / len(known.scored), abs=1e-12)
 
@@ -73,7 +73,7 @@ def test_random(known):
     order, start = random.permutation(labels), random.randint(labels, size=rows)
     drawn = order[(start[:, None] + np.arange(100)) % labels]
     found = known.values(drawn)
-    assert found == pytest.approx(known.expected(drawn), abs=1e-12)
+    assert found == pytest.approx(known.expect(drawn), abs=1e-12)
     assert found["R@100"] < 5 * 100 / labels  # chance is 100 of them
 
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from protocol_reference import cases, make_pairs, make_predictions
 
 from xmcbench.errors import DataError
-from xmcbench.metrics import evaluate, filters
+from xmcbench.metrics import evaluate
+from xmcbench.metrics.ranks import longest_filter, remove_filtered
 from xmcbench.topk import TopK
 
 
@@ -16,7 +17,7 @@ from xmcbench.topk import TopK
 def test_keeps_the_order_and_closes_the_gaps(case, depth):
     predictions, _, removed = case
     before = predictions.indices.copy()
-    left = filters.remove(predictions.indices, removed, depth)
+    left = remove_filtered(predictions.indices, removed, depth)
     assert left.dtype == np.int32
     for row, labels in enumerate(left.tolist()):
         wanted = [label for label in before[row].tolist() if label >= 0 and label not in removed[row].indices][:depth]
@@ -29,14 +30,14 @@ def test_keeps_the_order_and_closes_the_gaps(case, depth):
 def test_a_filter_of_nothing_changes_nothing(case):
     predictions, truth, _ = case
     nothing = make_pairs([[]] * truth.shape[0], truth.shape[1])
-    assert (filters.remove(predictions.indices, nothing, predictions.k) == predictions.indices).all()
-    assert (filters.remove(predictions.indices, None, predictions.k) == predictions.indices).all()
+    assert (remove_filtered(predictions.indices, nothing, predictions.k) == predictions.indices).all()
+    assert (remove_filtered(predictions.indices, None, predictions.k) == predictions.indices).all()
     assert evaluate(predictions, truth, removed=nothing).values == evaluate(predictions, truth).values
 
 
 def test_predictions_beyond_the_depth_move_up():
     indices = np.arange(103, dtype=np.int32)[None]
-    left = filters.remove(indices, make_pairs([[0, 50, 101]], 103))
+    left = remove_filtered(indices, make_pairs([[0, 50, 101]], 103))
     assert left.tolist() == [[label for label in range(103) if label not in (0, 50, 101)]]
 
 
@@ -47,14 +48,14 @@ def test_a_filtered_true_pair_stays_true():
 
 
 def test_longest():
-    assert filters.longest(make_pairs([[0], [], [1, 2]], 3)) == 2
-    assert filters.longest(make_pairs([[], []], 3)) == 0
-    assert filters.longest(None) == 0
+    assert longest_filter(make_pairs([[0], [], [1, 2]], 3)) == 2
+    assert longest_filter(make_pairs([[], []], 3)) == 0
+    assert longest_filter(None) == 0
 
 
 def test_a_filter_of_other_rows():
     with pytest.raises(DataError, match="the filter has 1 rows, the predictions 2"):
-        filters.remove(np.zeros((2, 1), np.int32), make_pairs([[0]], 1))
+        remove_filtered(np.zeros((2, 1), np.int32), make_pairs([[0]], 1))
 
 
 @pytest.mark.data

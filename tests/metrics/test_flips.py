@@ -22,7 +22,7 @@ def draw(rows, seed):
     return difference, 0.5 + random.random_sample(rows)
 
 
-def trying_every_sign(difference):
+def try_every_sign(difference):
     sums = [np.dot(signs, difference) for signs in itertools.product((1, -1), repeat=len(difference))]
     return np.mean([abs(flipped) >= abs(difference.sum()) - 1e-12 for flipped in sums])
 
@@ -32,7 +32,7 @@ def test_p_is_that_of_drawn_flips():
     p = verdict(difference).p
     assert p != verdict(difference, seed=1).p
     assert p * 10_001 == pytest.approx(round(p * 10_001))
-    assert p == pytest.approx(trying_every_sign(difference), abs=0.01)
+    assert p == pytest.approx(try_every_sign(difference), abs=0.01)
 
 
 def test_p_is_never_zero():
@@ -102,14 +102,14 @@ def test_rounding_does_not_make_a_difference():
     assert verdict(difference).p == 1.0
     assert verdict(np.tile(difference, 5)).p == 1.0
     few = np.array([0.1, 0.2, 0.3, 0.3, -0.1, 0.2])
-    assert verdict(few).p == pytest.approx(trying_every_sign(few), abs=0.01)
+    assert verdict(few).p == pytest.approx(try_every_sign(few), abs=0.01)
 
 
 def test_every_sign_flipped_by_chance_is_as_far_from_everything():
     """A drawn flip of all rows, or of none, has no difference in weights; with 15 rows and few flips it is certain."""
     difference, weight = draw(15, 1)
     columns = np.column_stack([difference, weight])
-    sums = np.vstack([columns.sum(axis=0), flips._flipped(columns, 0)[1:40], -columns.sum(axis=0)])
+    sums = np.vstack([columns.sum(axis=0), flips._flip(columns, 0)[1:40], -columns.sum(axis=0)])
     found = flips._verdict(sums[:, 0], sums[:, 1], 1e-12, 1e-12)
     assert np.isfinite(found).all()  # two of 41 are needed, and two are everywhere
     more = np.vstack([sums, columns.sum(axis=0)])
@@ -140,9 +140,9 @@ def test_ties_are_called_different_as_often_as_promised():
     hard = random.beta(1, 2, (400, 1))  # rows differ, and both runs meet the same ones
     first, second = (random.binomial(5, hard, (400, 1_000)) / 5 for _ in range(2))
     found = flips.verdicts(dict(enumerate((first - second).T)), {}).values()
-    rejected = [each.p < 0.05 for each in found]
+    rejected = [verdict.p < 0.05 for verdict in found]
     assert 0.04 <= np.mean(rejected) <= 0.06
-    assert rejected == [not each.low <= 0 <= each.high for each in found]
+    assert rejected == [not verdict.low <= 0 <= verdict.high for verdict in found]
 
 
 def test_the_interval_covers_a_difference_as_often_as_promised():
@@ -151,12 +151,12 @@ def test_the_interval_covers_a_difference_as_often_as_promised():
     second = random.binomial(1, 0.4, (1_000, 1_000))
     gained = (second == 0) & (random.random_sample(second.shape) < 0.1)
     found = flips.verdicts(dict(enumerate(gained.T.astype(float))), {}).values()
-    assert 0.935 <= np.mean([each.low <= 0.06 <= each.high for each in found]) <= 0.965
+    assert 0.935 <= np.mean([verdict.low <= 0.06 <= verdict.high for verdict in found]) <= 0.965
 
 
 @pytest.mark.parametrize("rows", [15, 31, 32, 33, 64, 65])
 def test_every_row_is_flipped_in_half_of_the_flips(rows):
-    signs = flips._flipped(np.eye(rows), 0)
+    signs = flips._flip(np.eye(rows), 0)
     assert (signs[0] == 1).all()
     assert {*np.unique(signs)} == {-1.0, 1.0}
     assert np.abs((signs < 0).mean(axis=0) - 0.5).max() < 0.03
@@ -165,7 +165,7 @@ def test_every_row_is_flipped_in_half_of_the_flips(rows):
 
 def test_the_size_of_a_block_changes_nothing(monkeypatch):
     columns = np.random.RandomState(0).rand(40, 2)
-    whole = flips._flipped(columns, 3)
+    whole = flips._flip(columns, 3)
     for block in (1, 39, 40, 40 * 999):
         monkeypatch.setattr(flips, "_BLOCK", block)
-        assert flips._flipped(columns, 3) == pytest.approx(whole, rel=1e-12)
+        assert flips._flip(columns, 3) == pytest.approx(whole, rel=1e-12)

@@ -34,8 +34,8 @@ def runs():
     return [scores(seed) for seed in (1, 2, 3)], [scores(seed, skill=0.8) for seed in (4, 5, 6)]
 
 
-def stacked(side, name):
-    """What the test over seeds is of: scores whose mean is the run's value."""
+def stack(side, name):
+    """Return the input of the test over seeds: scores whose mean is the run's value."""
     best = side[0].attainable[name].mean() if name in side[0].attainable else 1
     return np.stack([run.per_instance[name] for run in side]) / best
 
@@ -43,9 +43,13 @@ def stacked(side, name):
 def test_a_run_and_itself_do_not_differ(runs):
     found = compare(runs[0][:1], runs[0][:1])
     assert list(found) == list(METRICS)
-    assert {(each.delta, each.low, each.high, each.p) for each in found.values()} == {(0.0, 0.0, 0.0, 1.0)}
+    assert {(difference.delta, difference.low, difference.high, difference.p) for difference in found.values()} == {
+        (0.0, 0.0, 0.0, 1.0)
+    }
     several = compare(runs[0], runs[0], matched=True)
-    assert {(each.delta, each.low, each.high, each.p) for each in several.values()} == {(0.0, 0.0, 0.0, 1.0)}
+    assert {(difference.delta, difference.low, difference.high, difference.p) for difference in several.values()} == {
+        (0.0, 0.0, 0.0, 1.0)
+    }
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -82,7 +86,7 @@ def test_several_runs_are_compared_over_seeds(runs, matched):
     found = compare(one, other, matched=matched)
     for name in METRICS:
         best = one[0].attainable.get(name, np.ones(ROWS))
-        expected = seeds.verdict(stacked(one, name), stacked(other, name), best / best.mean(), matched)
+        expected = seeds.verdict(stack(one, name), stack(other, name), best / best.mean(), matched)
         assert found[name][3:6] == pytest.approx(tuple(expected))
         assert (found[name].over_seeds, found[name].about_runs) == (True, False)
     assert compare(one, other[:2])["P@1"].over_seeds, "sides that are not matched may have other numbers of runs"
@@ -107,8 +111,8 @@ def test_several_runs_are_compared_over_seeds(runs, matched):
 )
 def test_what_the_verdict_is_about(runs, numbers, deterministic, matched, over_seeds, about_runs):
     one, other = (side[:number] for side, number in zip(runs, numbers, strict=True))
-    for each in compare(one, other, matched=matched, deterministic=deterministic).values():
-        assert (each.over_seeds, each.about_runs) == (over_seeds, about_runs)
+    for difference in compare(one, other, matched=matched, deterministic=deterministic).values():
+        assert (difference.over_seeds, difference.about_runs) == (over_seeds, about_runs)
 
 
 def test_runs_that_are_all_alike_count_as_one(runs):
@@ -122,7 +126,7 @@ def test_runs_that_are_all_alike_count_as_one(runs):
 def test_the_mean_of_several_runs_against_one_of_unknown_variance(runs):
     one, other = runs
     found = compare(one, other[:1])
-    expected = flips.verdicts({"P@1": stacked(one, "P@1").mean(axis=0) - other[0].per_instance["P@1"]}, {})["P@1"]
+    expected = flips.verdicts({"P@1": stack(one, "P@1").mean(axis=0) - other[0].per_instance["P@1"]}, {})["P@1"]
     assert found["P@1"][3:6] == pytest.approx(tuple(expected))
 
 
@@ -148,7 +152,7 @@ def test_few_rows_are_compared_by_their_bounds(number):
         runs = [random.choice(2, bounded.FEW_ROWS, p=shares) for _ in range(number)]
         sides.append(runs)
 
-    def compared(rows):
+    def compare_rows(rows):
         made = [
             [evaluate(make_predictions(run[:rows, None], 1), make_pairs(np.zeros((rows, 1), int), 2)) for run in side]
             for side in sides
@@ -157,14 +161,14 @@ def test_few_rows_are_compared_by_their_bounds(number):
         by_row -= np.mean([run.per_instance["P@1"] for run in made[1]], axis=0)
         return made, compare(*made, deterministic=(True, True))["P@1"], {"P@1": by_row}
 
-    made, found, by_row = compared(bounded.FEW_ROWS - 1)
+    made, found, by_row = compare_rows(bounded.FEW_ROWS - 1)
     verdicts = [bounded.verdicts(by_row, {})["P@1"]]
     if number > 1:
-        verdicts.append(seeds.verdict(*(stacked(side, "P@1") for side in made), np.ones(bounded.FEW_ROWS - 1), False))
+        verdicts.append(seeds.verdict(*(stack(side, "P@1") for side in made), np.ones(bounded.FEW_ROWS - 1), False))
     lows, highs, p = zip(*verdicts, strict=True)
     assert found[3:6] == pytest.approx((min(lows), max(highs), max(p)))
     assert found.over_seeds == (number > 1)
-    _, found, by_row = compared(bounded.FEW_ROWS)
+    _, found, by_row = compare_rows(bounded.FEW_ROWS)
     assert (found.p == flips.verdicts(by_row, {})["P@1"].p) == (number == 1)
 
 

@@ -124,7 +124,7 @@ def test_of_few_rows_it_holds(rows, difference, monkeypatch):
     monkeypatch.setattr(bounded, "_REJECTED", 48)
     better = (0.3 + difference) / 2
     drawn = np.random.RandomState(0).choice([1.0, 0.0, -1.0], (1_000, rows), p=[better, 0.7, 0.3 - better])
-    shown = np.mean([each.p < 0.05 for each in bounded.verdicts(dict(enumerate(drawn)), {}).values()])
+    shown = np.mean([verdict.p < 0.05 for verdict in bounded.verdicts(dict(enumerate(drawn)), {}).values()])
     assert Spread(0.3 - difference**2, (), rows).power(difference, rows, 1) == pytest.approx(shown, abs=0.06)
 
 
@@ -180,8 +180,8 @@ def test_a_single_degree_of_freedom_is_one_however_large_the_difference():
     assert found.power(0.31, 100, 2) == pytest.approx(of_a_t_test(31, 1), abs=1e-5)
     needed = [found.detectable(100, 2, power) for power in (0.98, 0.985, 0.99, 0.999)]
     assert needed == sorted({*needed})
-    for each, power in zip(needed, (0.98, 0.985, 0.99, 0.999), strict=True):
-        assert found.power(each, 100, 2) >= power > found.power(each - 1e-6, 100, 2)
+    for difference, power in zip(needed, (0.98, 0.985, 0.99, 0.999), strict=True):
+        assert found.power(difference, 100, 2) >= power > found.power(difference - 1e-6, 100, 2)
 
 
 @pytest.mark.parametrize("degrees", [2, 3, 10, 1_000])
@@ -257,9 +257,9 @@ def test_without_an_effect_of_the_seed_there_is_next_to_none():
     random = np.random.RandomState(1)
     rows = 10
     found = [spread(random.normal(0, 0.1, (10, rows)), np.zeros((1, rows)), np.ones(rows)) for _ in range(500)]
-    of_seed = np.mean([each.sides[0][0] for each in found])
+    of_seed = np.mean([spread.sides[0][0] for spread in found])
     assert of_seed < 0.4 * 0.1**2 / rows
-    assert min(each.row for each in found) == 0  # never less, where the runs explain more than there is
+    assert min(spread.row for spread in found) == 0  # never less, where the runs explain more than there is
 
 
 def test_what_follows_the_weights_is_not_between_rows():

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 from scipy.integrate import trapezoid
 
-from xmcbench.metrics import behrens_fisher, flips, half_width, seeds
-from xmcbench.metrics.behrens_fisher import BehrensFisher
-from xmcbench.metrics.corrections import holm
+from xmcbench.metrics import flips, half_width, seeds
+from xmcbench.metrics.paired import holm
+from xmcbench.metrics.seeds import BehrensFisher
 
 ROWS = 500
 ONES = np.ones(ROWS)
@@ -42,7 +42,7 @@ def literal(first, second, weight, matched):
     found = [mean_squares(side) for side in sides if any((run != side[0]).any() for run in side)]
     of_seeds = sum(between / n for n, between, _ in found)
     freedom = equal_variance_degrees([n for n, _, _ in found])
-    both = sum(each / n for n, _, each in found)
+    both = sum(value / n for n, _, value in found)
     by_row = sum(first) / len(first) - sum(second) / len(second)
     delta = sum(by_row) / rows
     between_rows = sum((by_row[row] - delta * weight[row]) ** 2 for row in range(rows)) / (rows - 1)
@@ -115,7 +115,7 @@ def test_sides_of_different_numbers_of_runs_keep_their_own_variances():
 def test_where_seeds_hardly_matter_it_is_the_test_over_rows():
     random = np.random.RandomState(2)
     difference = random.normal(0.1, 1, ROWS)
-    first, second = (each + random.normal(0, 1e-4, (3, 1)) for each in (difference, np.zeros(ROWS)))
+    first, second = (mean + random.normal(0, 1e-4, (3, 1)) for mean in (difference, np.zeros(ROWS)))
     expected = stats.ttest_1samp(difference, 0)
     low, high, p = seeds.verdict(first, second, ONES, False)
     assert p == pytest.approx(expected.pvalue, rel=0.01)
@@ -189,10 +189,10 @@ def test_ties_are_called_different_as_often_as_promised(matched, kind, runs):
     """
     random = np.random.RandomState(runs)
     found = [seeds.verdict(*tie(random, runs, **kind), ONES, matched) for _ in range(2_000)]
-    p = np.array([each.p for each in found])
+    p = np.array([verdict.p for verdict in found])
     assert {2: 0.008, 3: 0.02, 5: 0.03}[runs] <= np.mean(p < 0.05) <= 0.06
     assert np.mean(p < 0.0025) <= 0.005
-    assert np.mean(p < 0.05) == np.mean([not each.low <= 0 <= each.high for each in found])
+    assert np.mean(p < 0.05) == np.mean([not verdict.low <= 0 <= verdict.high for verdict in found])
 
 
 @pytest.mark.parametrize("runs", [2, 3])
@@ -201,12 +201,12 @@ def test_twenty_metrics_of_a_tie_seldom_have_a_significant_one(runs):
     random = np.random.RandomState(runs)
     wrong = 0
     for _ in range(400):
-        p = {metric: seeds.verdict(*matched_normal(random, runs), ONES, matched=True).p for metric in range(20)}
+        p = {metric: seeds.verdict(*draw_matched(random, runs), ONES, matched=True).p for metric in range(20)}
         wrong += min(holm(p).values()) < 0.05
     assert wrong / 400 <= 0.08  # two standard errors above 5% are 7.2%
 
 
-def matched_normal(random, runs):
+def draw_matched(random, runs):
     """Scores of equal methods, whose difference varies 5 times as much over seeds as over rows (25 times as variances).
 
     Two or three values seldom, but often enough, look as if the seed did not matter.
@@ -224,10 +224,10 @@ def matched_normal(random, runs):
     ],
 )
 def test_sides_of_unequal_variance(runs, kind, most):
-    """Where the seeds of one side matter four times as much, the level is not kept: 8% and 7%, as the text says."""
+    """If the seeds of one side matter four times as much, the level is 8% and 7%, as documented."""
     random = np.random.RandomState(runs)
     found = [seeds.verdict(*tie(random, runs, **kind), ONES, False) for _ in range(2_000)]
-    assert 0.02 <= np.mean([each.p < 0.05 for each in found]) <= most
+    assert 0.02 <= np.mean([verdict.p < 0.05 for verdict in found]) <= most
 
 
 def test_a_ratio_of_sums_is_tested_as_often_as_promised():
@@ -242,16 +242,16 @@ def test_a_ratio_of_sums_is_tested_as_often_as_promised():
 
 
 def test_a_test_over_rows_alone_would_not_do():
-    """What the seeds are for: run against run, a test over rows takes the luck of a seed for a better method."""
+    """Run against run, a test over rows mistakes the luck of a seed for a better method."""
     random = np.random.RandomState(9)
     pairs = [tie(random, 1, seeds_of_first=1.0) for _ in range(200)]
     differences = {name: first[0] - second[0] for name, (first, second) in enumerate(pairs)}
-    assert np.mean([each.p < 0.05 for each in flips.verdicts(differences, {}).values()]) > 0.5
+    assert np.mean([verdict.p < 0.05 for verdict in flips.verdicts(differences, {}).values()]) > 0.5
 
 
 def test_half_width_by_hand():
     """Half-widths of 1.96 standard errors of 0.02 on average, values with a variance of 0.0003 in three runs."""
-    values, widths = [0.30, 0.33, 0.30], [1.959963984540054 * each for each in (0.01, 0.02, 0.03)]
+    values, widths = [0.30, 0.33, 0.30], [1.959963984540054 * error for error in (0.01, 0.02, 0.03)]
     of_rows, of_seeds = 0.02**2, 0.0003 / 3
     width = half_width(values, widths)
     assert two_tails(width, of_seeds, 2, of_rows, 1e9) == pytest.approx(0.05, rel=1e-5)
@@ -305,7 +305,7 @@ def test_runs_that_differ_by_rounding_do_not_vary(apart, varies):
 
 def test_the_integral_reaches_both_ends():
     """With one degree of freedom on both sides what is far out is not rare."""
-    assert behrens_fisher.WEIGHTS.sum() == pytest.approx(1, rel=1e-14)
+    assert seeds.WEIGHTS.sum() == pytest.approx(1, rel=1e-14)
     # Two Cauchy variables: their sum is one of twice the scale.
     error = BehrensFisher(1.0, 1, 1.0, 1)
     for distance, exact in ((1.0, 1e-12), (100.0, 1e-12), (1e4, 1e-8)):

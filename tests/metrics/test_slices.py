@@ -49,7 +49,7 @@ def test_without_an_effect_the_family_wise_error_is_at_most_five_percent(spread)
             wild = slices["0: 0"]
             delta[wild] = differences(int(wild.sum()), random, 0.4)
         found = contrasts(delta + 0.03, slices, permutations=999)  # the least p of 20 slices is 2%
-        errors += min(each.adjusted for each in found.values()) < 0.05
+        errors += min(verdict.adjusted for verdict in found.values()) < 0.05
     # 2.5% is two standard errors of a rate of 5% over 300 trials.
     assert errors / trials <= 0.05 + 0.025
 
@@ -77,7 +77,7 @@ def test_p_is_that_of_the_t_test_where_that_holds():
 @pytest.mark.parametrize(("rows", "inside"), [(100, 30), (1_000, 100), (1_000, 450), (300, 50)])
 @pytest.mark.parametrize(("high", "low"), [(1.0, 0.0), (1.0, -1.0), (0.3, 0.1)])
 def test_a_slice_that_is_all_the_difference_is_the_clearest(rows, inside, high, low):
-    """Nothing varies inside or outside: its p was 1, or the least one, as the sums were rounded."""
+    """Without variation inside or outside, p was 1 or the least p, depending on rounding."""
     members = np.arange(rows) < inside
     differences = np.where(members, high, low)
     found = contrasts(differences, {"all": members}, permutations=199)["all"]
@@ -104,7 +104,7 @@ def test_the_order_is_by_evidence():
     slices = {"none": np.arange(400) >= 200, "some": np.arange(400) % 200 >= 100, "clear": np.arange(400) < 50}
     found = contrasts(delta, slices, permutations=199)
     assert next(iter(found)) == "clear"
-    assert [each.p for each in found.values()] == sorted(each.p for each in found.values())
+    assert [verdict.p for verdict in found.values()] == sorted(verdict.p for verdict in found.values())
 
 
 def test_a_ratio_that_is_the_same_everywhere_is_in_no_slice():
@@ -117,7 +117,7 @@ def test_a_ratio_that_is_the_same_everywhere_is_in_no_slice():
         weights /= weights.mean()
         delta = weights * (differences(600, random, 0.1) + 0.3)
         found = contrasts(delta, slices, weights=weights, permutations=999)  # the least p of 20 slices is 2%
-        errors += min(each.adjusted for each in found.values()) < 0.05
+        errors += min(verdict.adjusted for verdict in found.values()) < 0.05
     assert errors / trials <= 0.05 + 0.025
 
 
@@ -175,5 +175,5 @@ def test_p_depends_on_the_seed_alone_and_not_on_blocks(monkeypatch):
     drawn = np.random.RandomState(1)
     left = differences - differences.mean()
     dealt = [left, *(drawn.permutation(left) for _ in range(499))]
-    t = [ttest_ind(each[members], each[~members], equal_var=False).statistic for each in dealt]
+    t = [ttest_ind(deal[members], deal[~members], equal_var=False).statistic for deal in dealt]
     assert whole[1] == np.mean(np.abs(t) >= abs(t[0]) * (1 - 1e-9))

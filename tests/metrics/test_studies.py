@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from xmcbench import TopK, load_dataset
-from xmcbench.metrics import TruePairs, bootstrap, bounded, evaluate_ranks, filters, flips, seeds, true_ranks
+from xmcbench.metrics import TruePairs, bootstrap, bounded, evaluate_ranks, flips, seeds, true_ranks
+from xmcbench.metrics.ranks import longest_filter
 
 pytestmark = pytest.mark.slow
 
@@ -30,9 +31,9 @@ def runs():
     for seed in range(SEEDS):
         kept = np.random.RandomState(seed).random_sample(instances.shape[1]) >= 0.1
         scores = (instances[:, kept].tocsr() @ labels[:, kept].tocsr().T).toarray()
-        predicted = TopK.from_scores(scores, 100 + filters.longest(removed)).indices
+        predicted = TopK.from_scores(scores, 100 + longest_filter(removed)).indices
         found.append(evaluate_ranks(true_ranks(predicted, pairs, removed), pairs).per_instance)
-    return {name: np.stack([each[name] for each in found]) for name in STUDIED}
+    return {name: np.stack([of_study[name] for of_study in found]) for name in STUDIED}
 
 
 @pytest.mark.parametrize("number", [3, 5])
@@ -66,7 +67,7 @@ def test_one_run_against_another_is_about_these_runs(runs):
     for name, scores in runs.items():
         drawn = random.permutation(SEEDS).reshape(-1, 2)
         found = flips.verdicts({place: scores[a] - scores[b] for place, (a, b) in enumerate(drawn)}, {})
-        rates[name] = np.mean([each.p < 0.05 for each in found.values()])
+        rates[name] = np.mean([verdict.p < 0.05 for verdict in found.values()])
         print(f"{name} 1v1, over rows: {100 * rates[name]:.1f}% of {len(drawn)} rejected")
     assert rates["R@100"] > 0.3
 
@@ -82,7 +83,7 @@ def recalls(random, studies, rows):
     return random.binomial(true, 0.05) / true, None, 0.05
 
 
-def skewed(random, studies, rows):
+def draw_skewed(random, studies, rows):
     return np.exp(random.normal(0, 1, (studies, rows))), None, np.exp(0.5)
 
 
@@ -99,9 +100,9 @@ def propensities(random, studies, rows):
 
 
 @pytest.mark.parametrize("rows", [30, 100])
-@pytest.mark.parametrize("draw", [hits, recalls, skewed, propensities])
+@pytest.mark.parametrize("draw", [hits, recalls, draw_skewed, propensities])
 def test_intervals_of_few_rows(draw, rows, monkeypatch):
-    """How many of 10,000 intervals are below or above the true value: BCa against percentile intervals.
+    """Compare how many of 10,000 intervals miss the true value: BCa and percentile intervals.
 
     2.5% each would be right. Percentile intervals are below far more often than above. No bootstrap interval helps
     where no row has a hit, as in 21% of the samples of 30 rows at a rate of 0.05: it is the value 0 alone.
@@ -114,7 +115,12 @@ def test_intervals_of_few_rows(draw, rows, monkeypatch):
             named = dict(enumerate(numerators[start : start + 2_000]))
             weights = {} if denominators is None else dict(enumerate(denominators[start : start + 2_000]))
             found += bootstrap.intervals(named, weights, seed=start).values()
-        return np.array([np.mean([each.high < true for each in found]), np.mean([each.low > true for each in found])])
+        return np.array(
+            [
+                np.mean([interval.high < true for interval in found]),
+                np.mean([interval.low > true for interval in found]),
+            ]
+        )
 
     corrected = misses()
     monkeypatch.setattr(bootstrap, "_corrected", lambda level, *_: level)
@@ -149,22 +155,22 @@ def rarer(random, shape):
     return random.choice([1, -0.1, 0], shape, p=[0.03, 0.3, 0.67])
 
 
-def lopsided(random, shape):
+def draw_lopsided(random, shape):
     """A gain on one row in ten against a small loss on all others."""
     return random.choice([0.9, -0.1], shape, p=[0.1, 0.9])
 
 
 @pytest.mark.parametrize("rows", [10, 30, 100, 199, 200])
-@pytest.mark.parametrize("draw", [alike, smooth, rare, rarer, lopsided])
+@pytest.mark.parametrize("draw", [alike, smooth, rare, rarer, draw_lopsided])
 def test_differences_of_mean_0_on_few_rows(draw, rows):
-    """How many of 1,000 comparisons call them different: by their bounds, as below 200 rows, and by flipped signs."""
+    """Count significant differences in 1,000 comparisons: by bounds, as below 200 rows, and by flipped signs."""
     drawn = draw(np.random.RandomState(rows), (1_000, rows))
     rates = {}
     for test in (bounded, flips):
         found = {}
         for start in range(0, len(drawn), 100):
             found |= test.verdicts(dict(enumerate(drawn[start : start + 100], start)), {}, seed=start)
-        rates[test] = np.mean([each.p < 0.05 for each in found.values()])
+        rates[test] = np.mean([verdict.p < 0.05 for verdict in found.values()])
     print(f"{draw.__name__}, {rows} rows: {100 * rates[bounded]:.1f}% by bounds, {100 * rates[flips]:.1f}% by flips")
     assert rates[bounded] <= 0.05
     if rows == bounded.FEW_ROWS:

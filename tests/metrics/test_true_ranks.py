@@ -14,7 +14,8 @@ from protocol_reference import (
 )
 
 from xmcbench.errors import DataError, MethodError
-from xmcbench.metrics import DEPTH, METRICS, TruePairs, evaluate, evaluate_ranks, ranking, true_ranks
+from xmcbench.metrics import DEPTH, METRICS, TruePairs, evaluate, evaluate_ranks, true_ranks
+from xmcbench.metrics.ranks import find
 
 
 @given(cases(), st.booleans())
@@ -102,7 +103,7 @@ def test_propensities_beyond_the_labels_of_the_pairs_are_not_an_error():
 
 
 def test_among_no_predictions_nothing_is_found():
-    found = ranking.find(np.empty((3, 0), np.int32), np.array([0, 2]), np.array([1, 1]))
+    found = find(np.empty((3, 0), np.int32), np.array([0, 2]), np.array([1, 1]))
     assert (len(found.pair), len(found.rank)) == (0, 0)
-    found = ranking.find(np.ones((3, 2), np.int32), np.empty(0, int), np.empty(0, int))
+    found = find(np.ones((3, 2), np.int32), np.empty(0, int), np.empty(0, int))
     assert (len(found.pair), len(found.rank)) == (0, 0)

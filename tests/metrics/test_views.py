@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from protocol_reference import cases, make_pairs, make_predictions
 
 from xmcbench.errors import DataError
-from xmcbench.metrics import TruePairs, evaluate, evaluate_ranks, label_views, true_ranks
+from xmcbench.metrics import TruePairs, evaluate, evaluate_ranks, label_groups, true_ranks
 
 
 def members(frequency, known=None):
     frequency = np.array(frequency, np.int64)
-    groups = label_views(frequency, np.array(known if known is not None else np.zeros(len(frequency)), np.int64))
+    groups = label_groups(frequency, np.array(known if known is not None else np.zeros(len(frequency)), np.int64))
     return {name: np.flatnonzero(group).tolist() for name, group in groups.items()}
 
 
@@ -78,4 +78,4 @@ def test_an_empty_group_has_no_values():
 
 def test_groups_of_other_labels():
     with pytest.raises(DataError, match="3 label frequencies, but 2"):
-        label_views(np.ones(3, np.int64), np.ones(2, np.int64))
+        label_groups(np.ones(3, np.int64), np.ones(2, np.int64))

@@ -36,9 +36,9 @@ def test_a_question_that_ends_the_process_does_not_lose_the_others(plugin, tmp_p
         answer = inspection.answer(question)
         if step in (1, 3):
             with pytest.raises(PluginError, match="ends cannot be inspected: .*exit code 3"):
-                answer.taken()
+                answer.unwrap()
         else:
-            assert answer.taken() == f"step {step}"
+            assert answer.unwrap() == f"step {step}"
     assert log.read_text().split() == ["0", "1", "2", "3", "4"], "nothing is asked twice"
 
 

@@ -109,7 +109,7 @@ def test_the_source_of_a_method_is_that_of_its_parts_too():
     values = {"parts": "tfidf,bm25:lucene,tfidf"}
     hybrid, registry = kind(**values), Registry()
     assert [each.__name__ for each, _ in through(hybrid)] == ["Hybrid", "Tfidf", "BM25"]
-    assert source(hybrid).digest == registry.source("hybrid", values)
+    assert source(hybrid).digest == registry.resolve("hybrid", values).source_sha256
     assert {"numpy", "scipy", "bm25s"} <= {*source(hybrid).packages}
     assert source(Frequent()) == source_of(Frequent)
 
@@ -156,7 +156,7 @@ def test_names_of_parts():
         with pytest.raises(UnknownName, match="unknown preset '.*' of "):
             Part.of(spec, outer)
         with pytest.raises(UsageError, match=f"hybrid uses '{spec}': unknown preset '.*' of .*known: "):
-            Registry().used("hybrid", {"parts": spec})
+            Registry().resolve("hybrid", {"parts": spec})
     own = Part.of("hybrid", outer).kind(parts="hybrid,bm25")
     with pytest.raises(UsageError, match="hybrid cannot be a part of itself"):
         Part.of("hybrid", own)

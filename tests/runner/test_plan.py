@@ -133,7 +133,8 @@ def test_a_method_may_use_itself_with_other_parameters(plugin):
     class Inner(Outer):
         parts: str = "outer:flat"
     """
-    assert Registry([plugin(code)]).used("outer", {"parts": "inner"}) == ("outer", "inner", "tfidf")
+    resolved = Registry([plugin(code)]).resolve("outer", {"parts": "inner"})
+    assert [entry.name for entry in resolved.entries] == ["outer", "inner", "tfidf"]
 
 
 def test_a_method_of_parts_needs_the_most_of_one(tiny, plugin, installed, tmp_path):

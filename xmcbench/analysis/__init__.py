@@ -1,1 +1,1 @@
-"""What stored results say beyond their figures: where two rows differ, what a row predicts, how much data it takes."""
+"""Analysis of stored results: where two rows differ, what a row predicts, how much data it takes."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench.analysis.words import words
 from xmcbench.metrics import TruePairs
 
 if TYPE_CHECKING:
@@ -17,41 +18,47 @@ if TYPE_CHECKING:
     from xmcbench.records import Truth
     from xmcbench.texts import Texts
 
-#: At most so many groups of one attribute, of about equal size.
+#: The most groups of one attribute, of about equal size.
 _GROUPS = 10
+#: A word: letters and digits, at least two.
+_WORD = re.compile(r"[^\W_]{2,}")
+#: A word in more than this share of the label texts, such as "the", says nothing about any of them.
+_COMMON = 0.02
+#: Of fewer labels no word is common.
+_FEW = 100
 
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """name: what is measured. groups: name -> members, bool [scored instances]."""
+    """A property of instances, by name. groups: name -> members, bool [scored instances]."""
 
     name: str
     groups: dict[str, NDArray[np.bool_]]
 
     def slices(self) -> dict[str, NDArray[np.bool_]]:
-        """The groups, each named with its attribute."""
+        """Return the groups, each named with its attribute."""
         return {f"{self.name}: {group}": members for group, members in self.groups.items()}
 
 
-def scored_rows(pairs: TruePairs) -> NDArray[np.int64]:
-    """The test rows that have a true label, int64 [scored], rising."""
+def find_scored(pairs: TruePairs) -> NDArray[np.int64]:
+    """Return the test rows that have a true label, int64 [scored], rising."""
     return np.flatnonzero(np.bincount(pairs.rows, minlength=pairs.instances))
 
 
 def of_labels(truth: Truth, seen: Sequence[NDArray[np.bool_]]) -> list[Attribute]:
-    """What follows from the true pairs alone: number of labels, their training pairs, whether they were seen.
+    """Return attributes by the true pairs alone: number of labels, their training pairs, whether they were seen.
 
     seen: bool [L] for each run, the labels that have a pair among those given to it. The last attribute is left out
     where no run saw any label, or every run all.
     """
     rows, labels = truth.pairs.rows, truth.pairs.labels
     number = np.bincount(rows, minlength=truth.pairs.instances)
-    scored = scored_rows(truth.pairs)
+    scored = find_scored(truth.pairs)
     found = [
-        Attribute("true labels", _binned(number[scored])),
-        Attribute("training pairs of its labels, median", _binned(_medians(truth.frequency[labels], number[scored]))),
+        Attribute("true labels", _bin(number[scored])),
+        Attribute("training pairs of its labels, median", _bin(_medians(truth.frequency[labels], number[scored]))),
     ]
-    share = np.mean([each[labels] for each in seen], axis=0) if seen else np.zeros(len(labels))
+    share = np.mean([of_run[labels] for of_run in seen], axis=0) if seen else np.zeros(len(labels))
     if share.any() and not share.all():
         known = np.bincount(rows, share, truth.pairs.instances)[scored] / number[scored]
         found.append(Attribute("labels with known pairs", _all_some_none(known)))
@@ -59,34 +66,49 @@ def of_labels(truth: Truth, seen: Sequence[NDArray[np.bool_]]) -> list[Attribute
 
 
 def of_texts(truth: Truth, instances: Texts, labels: Texts, common: frozenset[str]) -> list[Attribute]:
-    """What needs texts: length of the instance and of its labels, and whether they have words in common.
+    """Return attributes by the texts: length of the instance and of its labels, and whether they have words in common.
 
-    instances: all test instances. labels: all labels. common: words that do not count (``words.common_words``).
+    instances: all test instances. labels: all labels. common: words that do not count (``common_words``).
     """
-    titles = labels.titles
-    lengths, overlaps = [], []
+    titles, lengths, overlaps = labels.titles, [], []
     number = np.bincount(truth.pairs.rows, minlength=truth.pairs.instances)
     ends = np.cumsum(number)
-    of_label: dict[int, str] = {int(each): titles[int(each)] for each in np.unique(truth.pairs.labels)}
-    label_words = {label: words(text) - common for label, text in of_label.items()}
+    title_of: dict[int, str] = {label: titles[label] for label in np.unique(truth.pairs.labels).tolist()}
+    label_words = {label: words(title) - common for label, title in title_of.items()}
     for row, text in enumerate(instances):
-        if not number[row]:
-            continue
-        own = words(text)
-        lengths.append(len(text.split()))
-        true = truth.pairs.labels[ends[row] - number[row] : ends[row]]
-        overlaps.append(np.mean([bool(own & label_words[int(each)]) for each in true]))
-    label_lengths = {label: len(text.split()) for label, text in of_label.items()}
-    per_pair = np.array([label_lengths[int(each)] for each in truth.pairs.labels])
+        if number[row]:
+            own, true = words(text), truth.pairs.labels[ends[row] - number[row] : ends[row]].tolist()
+            lengths.append(len(text.split()))
+            overlaps.append(np.mean([bool(own & label_words[label]) for label in true]))
+    label_lengths = {label: len(title.split()) for label, title in title_of.items()}
+    per_pair = np.array([label_lengths[label] for label in truth.pairs.labels.tolist()])
     return [
-        Attribute("words of the text", _binned(np.array(lengths))),
-        Attribute("words of its labels, median", _binned(_medians(per_pair, number[number > 0]))),
+        Attribute("words of the text", _bin(np.array(lengths))),
+        Attribute("words of its labels, median", _bin(_medians(per_pair, number[number > 0]))),
         Attribute("labels that share a word with the text", _all_some_none(np.array(overlaps))),
     ]
 
 
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text, in lower case."""
+    return frozenset(_WORD.findall(text.casefold()))
+
+
+def common_words(texts: Iterable[str]) -> frozenset[str]:
+    """Return the words that are in more than 2% of the texts; none of fewer than 100 texts."""
+    of_each = [words(text) for text in texts]
+    least = _COMMON * len(of_each)
+    counts = Counter(word for found in of_each for word in found) if len(of_each) >= _FEW else {}
+    return frozenset(word for word, count in counts.items() if count > least)
+
+
+def shared_words(text: str, label: str, common: frozenset[str]) -> tuple[str, ...]:
+    """Return the words of both a text and a label, without the common ones, in order of the alphabet."""
+    return tuple(sorted((words(text) & words(label)) - common))
+
+
 def _medians(values: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The median of each run of ``lengths`` values."""
+    """Return the median of each run of ``lengths`` values."""
     return np.array([np.median(part) for part in np.split(values, np.cumsum(lengths)[:-1])])
 
 
@@ -94,8 +116,8 @@ def _all_some_none(share: NDArray[np.float64]) -> dict[str, NDArray[np.bool_]]:
     return {"all": share == 1, "some": (share > 0) & (share < 1), "none": share == 0}
 
 
-def _binned(values: NDArray) -> dict[str, NDArray[np.bool_]]:
-    """Groups of about equal size, of consecutive values; equal values are in one group."""
+def _bin(values: NDArray) -> dict[str, NDArray[np.bool_]]:
+    """Return groups of about equal size, of consecutive values; equal values are in one group."""
     if not len(values):
         return {}
     edges = np.unique(np.quantile(values, np.linspace(0, 1, _GROUPS + 1)[1:-1], method="inverted_cdf"))
@@ -104,6 +126,6 @@ def _binned(values: NDArray) -> dict[str, NDArray[np.bool_]]:
     for group in np.unique(place):
         members = place == group
         low, high = values[members].min(), values[members].max()
-        # Whole numbers and halves, all of whose digits are shown: groups are told apart by their names.
+        # Whole numbers and halves, with all of their digits: groups are told apart by their names.
         found[f"{low:,.15g}" if low == high else f"{low:,.15g} to {high:,.15g}"] = members
     return found

@@ -1,19 +1,24 @@
-"""What an explanation holds: slices of instances in which two rows differ, and the instances that moved most."""
+"""An explanation: slices of instances in which two rows differ, and the instances that moved most; as text and page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from xmcbench.comparison import LEVEL, Comparison, described
+from xmcbench.comparison import LEVEL, Comparison, describe_row
 from xmcbench.metrics import protocol
 from xmcbench.metrics.slices import LEAST_ROWS, Contrast
+from xmcbench.output import document
+from xmcbench.output.escaping import html
 from xmcbench.output.layout import laid_out
 from xmcbench.output.quantities import counted
+from xmcbench.storage.atomic import write_text
 
 #: Slices shown in a terminal and on a page; all of them are in the JSON document.
-SHOWN_SLICES = 12
+_SHOWN_SLICES = 12
+_HEADS = ("Slice", "instances", "A - B", "elsewhere", "p", "p (Holm)")
 #: True labels of an instance shown in a terminal.
 _SHOWN_LABELS = 6
 
@@ -60,10 +65,10 @@ class Moved:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Where two rows differ in one metric, first minus second.
+    """The difference of two rows in one metric, first minus second.
 
     slices: name -> contrast, the clearest first. better, worse: instances on which the first row is better, and worse,
-    those that moved most first. note: what could not be used, and why.
+    those that moved most first. note: why texts could not be used.
     """
 
     comparison: Comparison
@@ -76,29 +81,27 @@ class Explanation:
     @property
     def found(self) -> list[str]:
         """The slices that differ from the other instances at the 5% level, after Holm's correction."""
-        return [name for name, each in self.slices.items() if each.adjusted < LEVEL]
+        return [name for name, contrast in self.slices.items() if contrast.adjusted < LEVEL]
 
     def as_json(self) -> dict[str, Any]:
-        """Everything as JSON values."""
+        """Return everything as JSON values."""
+        compared = self.comparison.as_json()
         return {
-            "first": self.comparison.first.keys,
-            "second": self.comparison.second.keys,
-            "filter": self.comparison.filter,
+            **{name: compared[name] for name in ("first", "second", "filter", "problems")},
             "metric": self.metric,
-            "overall": self.comparison.as_json()["metrics"][self.metric],
+            "overall": compared["metrics"][self.metric],
             "found": self.found,
-            "slices": {name: each._asdict() for name, each in self.slices.items()},
-            "better": [asdict(each) for each in self.better],
-            "worse": [asdict(each) for each in self.worse],
-            "problems": self.comparison.as_json()["problems"],
+            "slices": {name: contrast._asdict() for name, contrast in self.slices.items()},
+            "better": [asdict(moved) for moved in self.better],
+            "worse": [asdict(moved) for moved in self.worse],
             "note": self.note,
         }
 
     def facts(self) -> list[str]:
-        """The two rows, the overall difference and the verdict on slices, a paragraph each."""
+        """Return the two rows, the overall difference and the verdict on slices, a paragraph each."""
         whole = self.comparison.differences[self.metric]
         rows = zip("AB", (self.comparison.first, self.comparison.second), self.comparison.problems, strict=True)
-        parts = ["\n".join(described(*row) for row in rows)]
+        parts = ["\n".join(describe_row(*row) for row in rows)]
         interval = f"95% interval {100 * whole.low:+.2f} to {100 * whole.high:+.2f}, p {whole.p:.4f}"
         parts.append(
             f"{self.metric}: A {100 * whole.first:.2f}, B {100 * whole.second:.2f}, A - B {100 * whole.delta:+.2f} "
@@ -118,26 +121,18 @@ class Explanation:
         return [*parts, *([self.note] if self.note else [])]
 
     def slice_lines(self) -> list[list[str]]:
-        """The clearest slices as texts: name, instances, A - B inside and outside in points, p, p after Holm."""
-        return [
-            [
-                name,
-                f"{each.rows:,}",
-                f"{100 * each.inside:+.2f}",
-                f"{100 * each.outside:+.2f}",
-                f"{each.p:.4f}",
-                f"{each.adjusted:.4f}",
-            ]
-            for name, each in [*self.slices.items()][:SHOWN_SLICES]
-        ]
+        """Return the clearest slices as texts, in points."""
+        lines = []
+        for name, contrast in [*self.slices.items()][:_SHOWN_SLICES]:
+            differences = [f"{100 * difference:+.2f}" for difference in (contrast.inside, contrast.outside)]
+            lines.append([name, f"{contrast.rows:,}", *differences, f"{contrast.p:.4f}", f"{contrast.adjusted:.4f}"])
+        return lines
 
     def __str__(self) -> str:
         """The facts, the clearest slices, and the instances that moved most."""
         parts = self.facts()
         if self.slices:
-            heads = ["Slice", "instances", "A - B", "elsewhere", "p", "p (Holm)"]
-            aligned = ("left", *["right"] * (len(heads) - 1))
-            parts.append(laid_out(self.slice_lines(), heads, aligned))
+            parts.append(laid_out(self.slice_lines(), _HEADS, ("left", *["right"] * (len(_HEADS) - 1))))
         for head, moved in (("A is better", self.better), ("B is better", self.worse)):
             if moved:
                 parts.append("\n\n".join([f"Instances on which {head}, by {self.metric}:", *map(_block, moved)]))
@@ -145,27 +140,29 @@ class Explanation:
 
 
 def _block(moved: Moved) -> str:
-    """An instance in a terminal."""
+    """Return an instance for a terminal."""
     lines = [f"  {moved.uid}  A {100 * moved.first:.1f}, B {100 * moved.second:.1f}"]
     if moved.text:
-        lines.append(f"    text: {_cut(moved.text, 200)}")
-    # Those that moved most come first.
+        lines.append(f"    text: {_shorten(moved.text, 200)}")
+    # Labels that moved most come first.
     shown = sorted(moved.labels, key=lambda label: -abs(_reciprocal(label.first) - _reciprocal(label.second)))
     for label in shown[:_SHOWN_LABELS]:
-        lines.append(f"    true: {_cut(label.text, 80) or f'label {label.label}'} ({', '.join(label_facts(label))})")
+        lines.append(
+            f"    true: {_shorten(label.text, 80) or f'label {label.label}'} ({', '.join(_label_facts(label))})"
+        )
     if len(shown) > _SHOWN_LABELS:
         lines.append(f"    and {counted(len(shown) - _SHOWN_LABELS, 'other true label')}")
     for letter, ranking in zip("AB", moved.rankings, strict=True):
         if ranking is not None:
-            lines.append(f"    {letter}: {'; '.join(_cut(each, 60) for each in ranking)}")
+            lines.append(f"    {letter}: {'; '.join(_shorten(title, 60) for title in ranking)}")
     return "\n".join(lines)
 
 
-def label_facts(label: TrueLabel) -> list[str]:
-    """What is known of a true label, in words."""
-    facts = [f"rank in A {_shown(label.first)}, in B {_shown(label.second)}"]
+def _label_facts(label: TrueLabel) -> list[str]:
+    """Return the facts about a true label, in words."""
+    facts = [f"rank in A {_format_ranks(label.first)}, in B {_format_ranks(label.second)}"]
     known = {None: "", True: ", seen", False: ", unseen"}[label.seen]
-    facts.append(f"{label.frequency:,} training pair{'' if label.frequency == 1 else 's'}{known}")
+    facts.append(f"{counted(label.frequency, 'training pair')}{known}")
     if label.shared is not None:
         facts.append(f"shares {', '.join(label.shared)}" if label.shared else "shares no word")
     return facts
@@ -175,10 +172,50 @@ def _reciprocal(ranks: Sequence[int]) -> float:
     return sum(1 / rank for rank in ranks if rank) / len(ranks)
 
 
-def _shown(ranks: Sequence[int]) -> str:
+def _format_ranks(ranks: Sequence[int]) -> str:
     return "/".join(str(rank) if rank else ">100" for rank in ranks)
 
 
-def _cut(text: str, length: int) -> str:
+def _shorten(text: str, length: int) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= length else f"{flat[: length - 4].rstrip()} ..."
+
+
+def write_page(explanation: Explanation, path: Path) -> None:
+    """Write the page. Raises StorageError."""
+    write_text(path, page(explanation))
+
+
+def page(explanation: Explanation) -> str:
+    """Return the page: the same as in a terminal, with the texts in full."""
+    comparison = explanation.comparison
+    names = [row.records[0].name for row in (comparison.first, comparison.second)]
+    title = f"{explanation.metric}: {names[0]} and {names[1]}"
+    body = [document.heading(1, title), *map(document.paragraph, explanation.facts())]
+    if explanation.slices:
+        number = len(explanation.slices)
+        caption = f"Differences A - B of {explanation.metric} in points, inside each slice and elsewhere."
+        if number > _SHOWN_SLICES:
+            caption += f" The {_SHOWN_SLICES} clearest of {number} slices."
+        body += [document.heading(2, "Slices"), document.table(caption, _HEADS, explanation.slice_lines())]
+    for head, moved in (("A is better", explanation.better), ("B is better", explanation.worse)):
+        if moved:
+            body += [document.heading(2, f"Instances on which {head}"), *map(_article, moved)]
+    return document.page(title, [document.section("main", ["\n".join(body)])], mark="generated by `xmcbench explain`")
+
+
+def _article(moved: Moved) -> str:
+    parts = [document.heading(3, f"{moved.uid}: A {100 * moved.first:.1f}, B {100 * moved.second:.1f}")]
+    if moved.text:
+        parts.append(f"<p><bdi>{html(moved.text)}</bdi></p>")
+    true = [
+        f"<li><bdi>{html(label.text or f'label {label.label}')}</bdi> "
+        f"<small>{html(', '.join(_label_facts(label)))}</small></li>"
+        for label in moved.labels
+    ]
+    parts.append(f"<p>True labels:</p><ul>{''.join(true)}</ul>")
+    for letter, ranking in zip("AB", moved.rankings, strict=True):
+        if ranking is not None:
+            listed = "".join(f"<li><bdi>{html(title)}</bdi></li>" for title in ranking)
+            parts.append(f"<p>First predictions of {letter}:</p><ol>{listed}</ol>")
+    return document.section("article", parts)

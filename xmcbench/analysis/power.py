@@ -1,4 +1,4 @@
-"""How much data shows a difference: test instances and seeds, from the variance of stored results."""
+"""The amount of data that shows a difference: test instances and seeds, from the variance of stored results."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from xmcbench.comparison import obstacle
 from xmcbench.errors import UnknownName, UsageError
 from xmcbench.leaderboard.rows import group_rows, names
 from xmcbench.metrics import METRICS, Scores, protocol
-from xmcbench.metrics.power import POWER, Spread, spread
+from xmcbench.metrics.power import Spread, spread
 from xmcbench.output.layout import laid_out
 from xmcbench.output.quantities import counted
 from xmcbench.records import Record, Store
-from xmcbench.records.selection import Conditions, Selected, choose, pair, places
+from xmcbench.records.selection import Conditions, Selected, choose, pair_records, places
 from xmcbench.runner.rescoring import evaluations
 from xmcbench.setting import Setting
 
@@ -39,11 +39,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class Needed:
-    """What shows a difference between two rows of one dataset.
+    """The data that shows a difference between two rows of one dataset.
 
-    settings: the setting of all rows; of two rows in different ones that of each, in their order. detect: the
-    difference, as a fraction. pairs: all pairs of rows that can be compared. left_out: why others cannot be -> their
-    names. instances: of the test set.
+    settings: the setting of all rows, or those of two rows in different settings, in their order. detect: the
+    difference, as a fraction. pairs: all pairs of rows that can be compared. left_out: reason -> the names of other
+    rows. instances: of the test set.
     """
 
     dataset: str
@@ -57,53 +57,59 @@ class Needed:
     left_out: Mapping[str, Sequence[str]]
 
     def as_json(self) -> dict[str, Any]:
-        """Everything as JSON values; null where no number is enough."""
-        return {
-            "dataset": self.dataset,
-            "settings": [each.slug for each in self.settings],
-            "metric": self.metric,
-            "filter": self.filter,
-            "detect": self.detect,
-            "power": self.power,
-            "instances": self.instances,
-            "pairs": [
+        """Return everything as JSON values; null where no number is enough."""
+        pairs = []
+        for pair in self.pairs:
+            seeds = self._seeds([pair])
+            *rows, runs_needed, _ = self._numbers(pair, seeds)
+            detectable = [pair.spread.detectable(self.instances, runs, self.power) for runs in seeds]
+            pairs.append(
                 {
-                    "first": each.first,
-                    "second": each.second,
-                    "variance_between_instances": each.spread.row,
-                    "variances_between_seeds": [of_seed for of_seed, _ in each.spread.sides],
-                    "variances_of_both": [both for _, both in each.spread.sides],
-                    "instances_needed": {str(runs): self._rows(each, runs) for runs in self._seeds([each])},
-                    "seeds_needed": each.spread.runs_needed(self.detect, self.instances, self.power),
-                    "detectable": {
-                        str(runs): each.spread.detectable(self.instances, runs, self.power)
-                        for runs in self._seeds([each])
-                    },
+                    "first": pair.first,
+                    "second": pair.second,
+                    "variance_between_instances": pair.spread.row,
+                    "variances_between_seeds": [of_seed for of_seed, _ in pair.spread.sides],
+                    "variances_of_both": [both for _, both in pair.spread.sides],
+                    "instances_needed": dict(zip(map(str, seeds), rows, strict=True)),
+                    "seeds_needed": runs_needed,
+                    "detectable": dict(zip(map(str, seeds), detectable, strict=True)),
                 }
-                for each in self.pairs
-            ],
+            )
+        names = ("dataset", "metric", "filter", "detect", "power", "instances")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "settings": [setting.slug for setting in self.settings],
+            "pairs": pairs,
             "left_out": {reason: [*rows] for reason, rows in self.left_out.items()},
         }
 
     def __str__(self) -> str:
         """A table with a line per pair, or, of many pairs, for half and nine tenths of them."""
-        where = " and ".join(each.title for each in self.settings)
+        where = " and ".join(setting.title for setting in self.settings)
         head = (
             f"{self.dataset}, {where}: to show a difference of {100 * self.detect:g} points of {self.metric} with "
             f"{100 * self.power:g}% power at the 5% level; filter {self.filter}, metric protocol {protocol.VERSION}."
         )
         seeds = self._seeds(self.pairs)
-        lines = self._lines(seeds) if len(self.pairs) <= 10 else self._quantiles(seeds)
+        numbers = [self._numbers(pair, seeds) for pair in self.pairs]
+        if len(numbers) <= 10:
+            lines = [
+                [f"{pair.first} and {pair.second}", *_texts(of)] for pair, of in zip(self.pairs, numbers, strict=True)
+            ]
+        else:
+            whole = np.array([[np.inf if number is None else number for number in of_pair] for of_pair in numbers])
+            lines = []
+            for name, share in (("half", 0.5), ("nine tenths", 0.9)):
+                enough = np.quantile(whole, share, axis=0, method="inverted_cdf").tolist()
+                texts = _texts([None if np.isinf(number) else number for number in enough])
+                lines.append([f"{name} of {len(numbers)} pairs of rows", *texts])
         heads = ["Rows", *(f"instances, {counted(runs, 'seed')}" for runs in seeds)]
         heads += [f"seeds, {self.instances:,} instances", f"detectable, {self.instances:,} instances"]
-        aligned = ("left", *["right"] * (len(heads) - 1))
-        parts = [head, laid_out(lines, heads, aligned)]
-        if any(each.spread.sides for each in self.pairs):
-            most = max(seeds)
+        parts = [head, laid_out(lines, heads, ("left", *["right"] * (len(heads) - 1)))]
+        if seeds == SEEDS:
             parts.append(
-                f"Seeds are those of each side that depends on the seed. Detectable: the smallest difference that the "
-                f"test set shows with {most} seeds. no: no number, or no "
-                f"difference, is enough."
+                "Seeds are those of each side that depends on the seed. Detectable: the smallest difference that the "
+                f"test set shows with {max(seeds)} seeds. no: no number, or no difference, is enough."
             )
         for reason, rows in self.left_out.items():
             named = "; ".join(rows) if len(rows) <= _NAMED else f"{len(rows)} rows"
@@ -111,53 +117,31 @@ class Needed:
         return "\n\n".join(parts)
 
     def _seeds(self, pairs: Sequence[Pair]) -> tuple[int, ...]:
-        return SEEDS if any(each.spread.sides for each in pairs) else (1,)
+        return SEEDS if any(pair.spread.sides for pair in pairs) else (1,)
 
-    def _rows(self, pair: Pair, runs: int) -> int | None:
-        return pair.spread.rows_needed(self.detect, runs, self.power)
-
-    def _lines(self, seeds: Sequence[int]) -> list[list[str]]:
+    def _numbers(self, pair: Pair, seeds: Sequence[int]) -> list[float | None]:
+        """Return the instances that are needed for each number of seeds, the seeds, and the detectable difference."""
+        spread = pair.spread
         return [
-            [
-                f"{each.first} and {each.second}",
-                *(_count(self._rows(each, runs)) for runs in seeds),
-                _count(each.spread.runs_needed(self.detect, self.instances, self.power)),
-                _points(each.spread.detectable(self.instances, max(seeds), self.power)),
-            ]
-            for each in self.pairs
+            *(spread.rows_needed(self.detect, runs, self.power) for runs in seeds),
+            spread.runs_needed(self.detect, self.instances, self.power),
+            spread.detectable(self.instances, max(seeds), self.power),
         ]
 
-    def _quantiles(self, seeds: Sequence[int]) -> list[list[str]]:
-        """What is enough for half of the pairs, and for nine tenths of them, column by column."""
-        columns: list[list[float]] = [[_number(self._rows(each, runs)) for each in self.pairs] for runs in seeds]
-        columns.append(
-            [_number(each.spread.runs_needed(self.detect, self.instances, self.power)) for each in self.pairs]
-        )
-        detectable = [_number(each.spread.detectable(self.instances, max(seeds), self.power)) for each in self.pairs]
-        lines = []
-        for name, share in (("half", 0.5), ("nine tenths", 0.9)):
-            enough = [np.quantile(column, share, method="inverted_cdf") for column in columns]
-            smallest = np.quantile(detectable, share, method="inverted_cdf")
-            texts = [_count(None if np.isinf(each) else int(each)) for each in enough]
-            texts.append(_points(None if np.isinf(smallest) else float(smallest)))
-            lines.append([f"{name} of {len(self.pairs)} pairs of rows", *texts])
-        return lines
 
-
-def needed(
-    first: str | None = None,
-    second: str | None = None,
-    *,
+def find_needed(
+    first: str | None,
+    second: str | None,
     detect: float,
-    metric: str = "P@1",
-    power: float = POWER,
+    metric: str,
+    power: float,
     store: Store,
-    conditions: Conditions | None = None,
-    filter: str | None = None,  # noqa: A002 - the name of the flag
+    conditions: Conditions,
+    filter_name: str | None,
 ) -> list[Needed]:
-    """What shows a difference ``detect``, as a fraction, in each dataset and setting of a store.
+    """Return the data that shows a difference ``detect``, as a fraction, in each dataset and setting of a store.
 
-    first, second: two rows as in ``compare``, maybe of two settings; default is every pair of rows. conditions:
+    first, second: two rows as in ``compare``, maybe of two settings; without them every pair of rows. conditions:
     dataset, setting and seeds. A row that depends on the seed and has one run is left out: how much its seed matters
     is not known.
 
@@ -170,19 +154,17 @@ def needed(
         raise UsageError(f"--detect {100 * detect:g} must be between 0 and 100 points")
     if not 0.05 < power < 1:
         raise UsageError(f"--power {100 * power:g} must be between 5 and 100")
-    chosen = conditions or Conditions()
     if first is not None and second is not None:
-        rows = choose(store, first, second, chosen)
-        if unpaired := obstacle(*rows, filter):
+        rows = choose(store, first, second, conditions)
+        if unpaired := obstacle(*rows, filter_name):
             raise UsageError(f"the two rows differ in their {unpaired}", "power needs two rows that `compare` can pair")
-        found = [_needed([*rows], metric, detect, power, filter)]
+        groups: list[Sequence[Selected]] = [rows]
     else:
-        found = [
-            _needed(_rows(records, store), metric, detect, power, filter) for records in places(store, chosen).values()
-        ]
-    judged = [each for each in found if each.pairs]
+        groups = [_rows(records, store) for records in places(store, conditions).values()]
+    found = [_judge(rows, metric, detect, power, filter_name) for rows in groups]
+    judged = [needed for needed in found if needed.pairs]
     if not judged:
-        reasons = dict.fromkeys(reason for each in found for reason in each.left_out)
+        reasons = dict.fromkeys(reason for needed in found for reason in needed.left_out)
         why = f"rows are left out: {'; '.join(reasons)}" if reasons else "run two methods"
         raise UsageError(f"no two rows in {store.root} can be compared", why)
     return judged
@@ -194,7 +176,7 @@ def _rows(records: Sequence[Record], store: Store) -> list[Selected]:
     return [Selected(tuple(groups[key]), store) for key in sorted(groups, key=lambda key: called[key])]
 
 
-def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, filter_name: str | None) -> Needed:
+def _judge(rows: Sequence[Selected], metric: str, detect: float, power: float, filter_name: str | None) -> Needed:
     record = rows[0].records[0]
     # Rows with another default filter are measured on other instances.
     chosen = filter_name or Counter(row.records[0].protocol.filter for row in rows).most_common(1)[0][0]
@@ -202,45 +184,30 @@ def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, 
     scores: dict[int, list[Scores]] = {}
     left_out: dict[str, list[str]] = {}
     for place, row in enumerate(rows):
-        name = called[str(place)]
-        if not all(each.ranks for each in row.records):
-            left_out.setdefault("without stored ranks", []).append(name)
-            continue
-        if filter_name is None and row.records[0].protocol.filter != chosen:
-            left_out.setdefault(f"with another default filter than {chosen}", []).append(name)
-            continue
-        if not all(chosen in each.metrics for each in row.records):
-            left_out.setdefault(f"not scored under the filter {chosen}", []).append(name)
-            continue
-        scores[place] = evaluations(row.records, row.store, chosen, record.protocol.propensity)
-        if scores[place][0].scored < 2:
-            del scores[place]
-            left_out.setdefault("with a single scored instance", []).append(name)
-        elif metric not in scores[place][0].per_instance:  # without propensities there is no PSP
-            del scores[place]
-            left_out.setdefault(f"without {metric}", []).append(name)
-        elif len(row.records) == 1 and not row.deterministic:
-            del scores[place]
-            left_out.setdefault("with one run, although its result depends on the seed", []).append(name)
+        of_row, reason = _score(row, metric, chosen, filter_name is None, record.protocol.propensity)
+        if reason:
+            left_out.setdefault(reason, []).append(called[str(place)])
+        else:
+            scores[place] = of_row
     pairs = []
     for one, other in itertools.combinations(scores, 2):
-        both = pair(rows[one], rows[other])
+        both = pair_records(rows[one], rows[other])
         names_of_both = called[str(one)], called[str(other)]
         if any(len(row.records) == 1 and not row.deterministic for row in both):
             left_out.setdefault("with one subset in common", []).append(" and ".join(names_of_both))
             continue
-        subsets = both[0].subsets == both[1].subsets and None not in both[0].subsets
         first, second = (
             np.stack(
                 [
                     run.contributions(metric)
-                    for each, run in zip(rows[place].records, scores[place], strict=True)
-                    if each in row.records
+                    for record, run in zip(rows[place].records, scores[place], strict=True)
+                    if record in row.records
                 ]
             )
             for place, row in zip((one, other), both, strict=True)
         )
-        found = spread(first, second, scores[one][0].weights(metric), subsets)
+        matched = both[0].subsets == both[1].subsets and None not in both[0].subsets
+        found = spread(first, second, scores[one][0].weights(metric), matched)
         if found.sides or found.row:
             pairs.append(Pair(*names_of_both, found))
         else:
@@ -250,13 +217,28 @@ def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, 
     return Needed(record.cell.dataset, settings, metric, chosen, detect, power, instances, tuple(pairs), left_out)
 
 
-def _number(found: float | None) -> float:
-    return float("inf") if found is None else found
+def _score(
+    row: Selected, metric: str, chosen: str, by_default: bool, constants: tuple[float, float] | None
+) -> tuple[list[Scores], str]:
+    """Return the scores of a row under the chosen filter, and the reason to leave it out; empty if there is none.
+
+    by_default: whether nobody named the filter.
+    """
+    if not all(record.ranks for record in row.records):
+        return [], "without stored ranks"
+    if by_default and row.records[0].protocol.filter != chosen:
+        return [], f"with another default filter than {chosen}"
+    if not all(chosen in record.metrics for record in row.records):
+        return [], f"not scored under the filter {chosen}"
+    scores = evaluations(row.records, row.store, chosen, constants)
+    if scores[0].scored < 2 or metric not in scores[0].per_instance:  # without propensities there is no PSP
+        return [], f"without {metric}" if scores[0].scored > 1 else "with a single scored instance"
+    single = len(row.records) == 1 and not row.deterministic
+    return scores, "with one run, although its result depends on the seed" if single else ""
 
 
-def _count(count: int | None) -> str:
-    return "no" if count is None else f"{count:,}"
-
-
-def _points(difference: float | None) -> str:
-    return "no" if difference is None else f"{100 * difference:.2f}"
+def _texts(numbers: Sequence[float | None]) -> list[str]:
+    """Return counts as texts, and the last number, a difference, in points."""
+    *counts, difference = numbers
+    texts = ["no" if count is None else f"{int(count):,}" for count in counts]
+    return [*texts, "no" if difference is None else f"{100 * difference:.2f}"]

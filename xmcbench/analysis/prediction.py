@@ -1,8 +1,8 @@
-"""What a row predicts for one instance or text: labels with their texts, scores and training pairs."""
+"""Predictions of a row for one instance or text: labels with their texts, scores and training pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from xmcbench.data.catalog import default_dataset
 from xmcbench.errors import NoResult, UnknownName, UsageError
 from xmcbench.metrics import label_frequency
 from xmcbench.output.layout import laid_out
-from xmcbench.records.record import Record
+from xmcbench.records.record import Cell, Record
 from xmcbench.records.selection import Conditions, choose_row
 from xmcbench.records.standing import HINT, Standing
 from xmcbench.records.store import Store
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Predicted:
-    """A label that is predicted, or is true and was not. rank: from 1; None for a true label beyond the ranking.
+    """A label that is predicted, or true and not predicted. rank: from 1; None for a true label beyond the ranking.
 
     score: None where predictions are not stored. frequency: its training pairs. true: None where that is not known.
     """
@@ -48,7 +48,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Shown:
-    """What a row predicts for one text. notes: whether the result is stale, and what could not be shown, and why."""
+    """The predictions of a row for one text. notes: whether the result is stale, and what is missing."""
 
     row: str
     dataset: str
@@ -61,7 +61,7 @@ class Shown:
     notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Everything as JSON values."""
+        """Return everything as JSON values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -70,13 +70,13 @@ class Shown:
         about = f"{self.uid}: {' '.join(self.text.split())}" if self.uid else " ".join(self.text.split())
         lines = [
             [
-                "" if each.rank is None else str(each.rank),
-                {True: "true", False: "", None: ""}[each.true],
-                each.text,
-                "" if each.score is None else f"{each.score:.4g}",
-                f"{each.frequency:,}",
+                "" if label.rank is None else str(label.rank),
+                "true" if label.true else "",
+                label.text,
+                "" if label.score is None else f"{label.score:.4g}",
+                f"{label.frequency:,}",
             ]
-            for each in self.labels
+            for label in self.labels
         ]
         heads = ["rank", "", "label", "score", "training pairs"]
         table = laid_out(lines, heads, ("right", "left", "left", "right", "right"))
@@ -88,14 +88,12 @@ def show_instance(
     uid: str,
     *,
     store: Store,
-    dataset: str | None = None,
-    setting: Setting | None = None,
-    seed: Sequence[int] | None = None,
-    filter: str | None = None,  # noqa: A002 - the name of the flag
+    conditions: Conditions,
+    filter_name: str | None,
     k: int = 10,
     standing: Standing | None = None,
 ) -> Shown:
-    """What a stored run predicts for the test instance with this uid.
+    """Show the predictions of a stored run for the test instance with this uid.
 
     word: a row as in ``compare``; of several seeds the first is shown. Where the runs folder does not hold the
     predictions, the ranks of the true labels are shown. standing: today's code, by which a stale result is noted.
@@ -103,89 +101,39 @@ def show_instance(
     Raises UsageError for a row or an instance that is not there, and for a dataset of another version.
     """
     _check_k(k)
-    chosen = choose_row(store, word, Conditions(dataset, setting, seed), unscored=True)
+    chosen = choose_row(store, word, conditions, unscored=True)
     record = chosen.records[0]
-    data = load_dataset(dataset or record.cell.dataset)
+    data = load_dataset(conditions.dataset or record.cell.dataset)
     if data.digest != record.cell.dataset_sha256:
         raise UsageError(
             f"{data.name} on this machine is a different version from the record's", "fetch that one, or run again"
         )
-    row = _row_of(uid, data)
-    name = filter or record.protocol.filter
+    row = _find_row(uid, data)
+    name = filter_name or record.protocol.filter
     rank_of = _true_ranks(record, chosen.store, row, name) if record.ok else {}
-    frequency = label_frequency(data.train_pairs())
-    predictions = rankings.stored(record, chosen.store)
+    predictions = rankings.load_stored(record, chosen.store)
     found, notes = {}, _notes(record, standing)
     if predictions is None:
         path = chosen.store.predictions_path(record.cell)
         notes.append(f"only true labels are shown, by their stored ranks: the predictions {path} are not here")
     else:
-        labels, scores = rankings.ranking(predictions, data, row, name, k)
-        found = {int(label): float(score) for label, score in zip(labels, scores, strict=True)}
+        labels, scores = rankings.rank_labels(predictions, data, row, name, k)
+        found = dict(zip(labels.tolist(), scores.tolist(), strict=True))
+    missed = [(rank or None, label, None, True) for label, rank in rank_of.items() if label not in found]
     lines = [
-        Predicted(
-            place,
-            label,
-            data.labels.titles[label],
-            score,
-            int(frequency[label]),
-            label in rank_of if record.ok else None,
-        )
-        for place, (label, score) in enumerate(found.items(), 1)
-    ]
-    lines += [
-        Predicted(rank or None, label, data.labels.titles[label], None, int(frequency[label]), True)
-        for label, rank in sorted(rank_of.items(), key=lambda each: (each[1] or 101, each[0]))
-        if label not in found
+        *(
+            (place, label, found[label], label in rank_of if record.ok else None)
+            for place, label in enumerate(found, 1)
+        ),
+        *sorted(missed, key=lambda line: (line[0] or 101, line[1])),
     ]
     if len(chosen.seeds) > 1:
         notes.append(f"seed {record.cell.seed} of {', '.join(map(str, chosen.seeds))} is shown")
-    where = record.cell
-    return Shown(
-        record.name,
-        where.dataset,
-        where.setting.title,
-        where.seed,
-        name,
-        data.test.uids[row],
-        data.test[row],
-        tuple(lines),
-        tuple(notes),
-    )
+    return _show(record.name, record.cell, data, name, data.test.uids[row], data.test[row], lines, notes)
 
 
-def _true_ranks(record: Record, store: Store, row: int, filter_name: str) -> dict[int, int]:
-    """True label of a test row -> its rank under a filter; 0 beyond the ranking."""
-    truth = store.truth(record)
-    ranks = store.ranks(record, truth).by_filter
-    if filter_name not in ranks:
-        raise UsageError(f"{record.name} was not scored under the filter {filter_name}", f"it has: {', '.join(ranks)}")
-    start, end = np.searchsorted(truth.pairs.rows, [row, row + 1])
-    return dict(zip(truth.pairs.labels[start:end].tolist(), ranks[filter_name][start:end].tolist(), strict=True))
-
-
-def _notes(record: Record, standing: Standing | None) -> list[str]:
-    """What a reader of a result has to know of it."""
-    found = [] if record.ok else [f"no label is marked as true: {record.reason}"]
-    if standing is None:
-        return found
-    if standing.lacking(record):
-        found.append(f"whether this result is stale is not known ({HINT})")
-    return [*found, *filter(None, [standing.problem(record)])]
-
-
-def show_text(
-    word: str,
-    text: str,
-    *,
-    place: Place,
-    registry: Registry,
-    dataset: str | None = None,
-    setting: Setting | None = None,
-    seed: Sequence[int] | None = None,
-    k: int = 10,
-) -> Shown:
-    """What a method predicts for a text of one's own: a title, or title, TAB and content.
+def show_text(word: str, text: str, *, place: Place, registry: Registry, conditions: Conditions, k: int = 10) -> Shown:
+    """Show the predictions of a method for any text: a title, or title, TAB and content.
 
     word: a row of the runs folder, which is trained again with its parameters and seed; or NAME or NAME:PRESET of a
     method that has no result there, in the zero-shot setting of the default dataset unless others are given.
@@ -195,48 +143,75 @@ def show_text(
     _check_k(k)
     if not text.strip():
         raise UsageError("--text is empty", 'for example --text "a web server in Rust"')
-    planned = _planned(word, place.store, registry, dataset, setting, seed)
+    planned = _plan(word, place.store, registry, conditions)
     data = planned.dataset
     title, _, content = text.partition("\t")
     answer = predict_texts(planned, place, Texts.from_lists([title], [content]), min(k, len(data.labels)))
+    ranked = zip(answer.indices[0].tolist(), answer.scores[0].tolist(), strict=True)
+    lines = [(rank, label, score, None) for rank, (label, score) in enumerate(ranked, 1) if label >= 0]
+    return _show(planned.name, planned.cell, data, "none", "", text, lines, [])
+
+
+def _show(
+    name: str,
+    cell: Cell,
+    data: Dataset,
+    filter_name: str,
+    uid: str,
+    text: str,
+    lines: Iterable[tuple[int | None, int, float | None, bool | None]],
+    notes: Iterable[str],
+) -> Shown:
+    """Return predictions with the texts of labels. lines: rank, label, score and whether it is true."""
     frequency = label_frequency(data.train_pairs())
-    lines = [
-        Predicted(rank, int(label), data.labels.titles[int(label)], float(score), int(frequency[label]), None)
-        for rank, (label, score) in enumerate(zip(answer.indices[0], answer.scores[0], strict=True), 1)
-        if label >= 0
-    ]
-    cell = planned.cell
-    return Shown(planned.name, cell.dataset, cell.setting.title, cell.seed, "none", "", text, tuple(lines), ())
+    labels = tuple(
+        Predicted(rank, label, data.labels.titles[label], score, int(frequency[label]), true)
+        for rank, label, score, true in lines
+    )
+    return Shown(name, cell.dataset, cell.setting.title, cell.seed, filter_name, uid, text, labels, tuple(notes))
 
 
-def _planned(
-    word: str,
-    store: Store,
-    registry: Registry,
-    dataset: str | None,
-    setting: Setting | None,
-    seed: Sequence[int] | None,
-) -> PlannedCell:
+def _true_ranks(record: Record, store: Store, row: int, filter_name: str) -> dict[int, int]:
+    """Return true label of a test row -> its rank under a filter; 0 beyond the ranking."""
+    truth = store.truth(record)
+    ranks = store.ranks(record, truth).by_filter
+    if filter_name not in ranks:
+        raise UsageError(f"{record.name} was not scored under the filter {filter_name}", f"it has: {', '.join(ranks)}")
+    start, end = np.searchsorted(truth.pairs.rows, [row, row + 1])
+    return dict(zip(truth.pairs.labels[start:end].tolist(), ranks[filter_name][start:end].tolist(), strict=True))
+
+
+def _notes(record: Record, standing: Standing | None) -> list[str]:
+    """Return warnings for a reader of the result."""
+    found = [] if record.ok else [f"no label is marked as true: {record.reason}"]
+    if standing is None:
+        return found
+    if standing.lacking(record):
+        found.append(f"whether this result is stale is not known ({HINT})")
+    return [*found, *filter(None, [standing.problem(record)])]
+
+
+def _plan(word: str, store: Store, registry: Registry, conditions: Conditions) -> PlannedCell:
+    dataset = conditions.dataset
     try:
-        record = choose_row(store, word, Conditions(dataset, setting, seed), unscored=True).records[0]
+        record = choose_row(store, word, conditions, unscored=True).records[0]
     except UsageError as error:
         missing = isinstance(error, NoResult | UnknownName) or not store.root.is_dir()
         if not missing or word.partition(":")[0] not in {entry.name for entry in registry}:
             raise
-        chosen = (seed or (0,))[:1]
-        request = Request(dataset or default_dataset(), setting or Setting.of("ez"), (word,), None, {}, chosen)
+        setting, seeds = conditions.setting or Setting.of("ez"), (conditions.seeds or (0,))[:1]
+        request = Request(dataset or default_dataset(), setting, (word,), None, {}, seeds)
         return plan([request], registry, store).cells[0]
     return plan_again(record, dataset or record.cell.dataset, registry, store, gained=True).cells[0]
 
 
-def _row_of(uid: str, data: Dataset) -> int:
+def _find_row(uid: str, data: Dataset) -> int:
     import pyarrow.compute as pc
 
-    column = data.test.uids.to_arrow()
-    row = pc.index(column, uid).as_py()
+    row = int(pc.index(data.test.uids.to_arrow(), uid).as_py())
     if row < 0:
         raise UsageError(f"{data.name} has no test instance {uid!r}", f"for example {data.test.uids[0]!r}")
-    return int(row)
+    return row
 
 
 def _check_k(k: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmcbench.errors import StorageError, UsageError
-from xmcbench.metrics import filters
+from xmcbench.metrics.ranks import remove_filtered
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.topk import TopK
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from xmcbench.records import Record, Store
 
 
-def stored(record: Record, store: Store) -> TopK | None:
-    """The predictions of a record; None where the runs folder does not hold them.
+def load_stored(record: Record, store: Store) -> TopK | None:
+    """Load the predictions of a record; None where the runs folder does not hold them.
 
     Raises StorageError where they are not those of the record, DataError where they cannot be read.
     """
@@ -29,49 +29,46 @@ def stored(record: Record, store: Store) -> TopK | None:
     return _read(path, record.predictions.sha256)
 
 
-def required(record: Record, store: Store) -> TopK:
-    """The predictions of a record. Raises UsageError where the runs folder lacks them, and what ``stored`` raises."""
-    predictions = stored(record, store)
-    if predictions is None:
-        path = store.predictions_path(record.cell)
-        raise UsageError(f"the predictions {path} are not on this machine", "run the cell again with --force")
-    return predictions
-
-
 def first_labels(
     record: Record, store: Store, dataset: Dataset, row: int, filter_name: str, k: int = 5
 ) -> tuple[str, ...] | None:
-    """The texts of the first k labels that a record predicts for a test row, under a filter; None without predictions.
+    """Return the texts of the first k labels that a record predicts for a test row, under a filter.
 
-    Raises what ``stored`` raises.
+    None without predictions. Raises what ``load_stored`` raises.
     """
-    predictions = stored(record, store)
+    predictions = load_stored(record, store)
     if predictions is None:
         return None
-    labels, _ = ranking(predictions, dataset, row, filter_name, k)
-    return tuple(dataset.labels.titles[int(each)] for each in labels)
+    labels, _ = rank_labels(predictions, dataset, row, filter_name, k)
+    return tuple(dataset.labels.titles[label] for label in labels.tolist())
 
 
-def ranking(predictions: TopK, dataset: Dataset, row: int, filter_name: str, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first k labels of a test row under a filter, and their scores: int32 and float32, at most k each."""
+def rank_labels(
+    predictions: TopK, dataset: Dataset, row: int, filter_name: str, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first k labels of a test row under a filter, and their scores: int32 and float32, at most k each."""
     removed = dataset.filter(filter_name)  # type: ignore[arg-type] # it says what there is
     labels = predictions.indices[row]
-    kept = filters.remove(labels[None], None if removed is None else removed[row])[0]
+    kept = remove_filtered(labels[None], None if removed is None else removed[row])[0]
     kept = kept[kept >= 0][:k]
     score = dict(zip(labels.tolist(), predictions.scores[row].tolist(), strict=True))
-    return kept, np.array([score[int(each)] for each in kept], np.float32)
+    return kept, np.array([score[label] for label in kept.tolist()], np.float32)
 
 
-def filtered(record: Record, store: Store, dataset: Dataset, filter_name: str) -> TopK:
-    """The predictions of a record after a filter, cut at the depth that is scored, with their scores.
+def load_filtered(record: Record, store: Store, dataset: Dataset, filter_name: str) -> TopK:
+    """Load the predictions of a record after a filter, cut at the depth that is scored, with their scores.
 
-    Raises UsageError for a dataset of another version, and what ``required`` raises.
+    Raises UsageError for a dataset of another version, and where the runs folder lacks the predictions; and what
+    ``load_stored`` raises.
     """
-    predictions = required(record, store)
+    predictions = load_stored(record, store)
+    if predictions is None:
+        path = store.predictions_path(record.cell)
+        raise UsageError(f"the predictions {path} are not on this machine", "run the cell again with --force")
     if dataset.digest != record.cell.dataset_sha256:
         raise UsageError(f"{dataset.name} on this machine is another version than that of the record")
     removed = dataset.filter(filter_name)  # type: ignore[arg-type] # it says what there is
-    kept = filters.remove(predictions.indices, removed)
+    kept = remove_filtered(predictions.indices, removed)
     scores = np.full(kept.shape, -np.inf, np.float32)
     for row, (labels, before, values) in enumerate(zip(kept, predictions.indices, predictions.scores, strict=True)):
         # A filter takes predictions out and leaves the order alone.

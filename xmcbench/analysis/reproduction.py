@@ -1,4 +1,4 @@
-"""Running a recorded cell again, and whether its figures come out the same."""
+"""Reproduction of a recorded cell: run it again, and compare its figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from xmcbench.errors import MethodError, UsageError
 from xmcbench.metrics import paired
-from xmcbench.metrics.corrections import holm
+from xmcbench.metrics.paired import holm
 from xmcbench.records import Record, Store
 from xmcbench.records.selection import Conditions, choose_row
 from xmcbench.runner.confirmation import LARGEST_CHANGE
@@ -23,7 +23,7 @@ from xmcbench.runner.rescoring import evaluations
 if TYPE_CHECKING:
     from xmcbench.plugins.registry import Registry
 
-#: A difference on another class of machine is one if its p-value is below this, after Holm's correction.
+#: A difference on another class of machine is significant if its p-value, after Holm's correction, is below this.
 LEVEL = 0.05
 #: The fewest recorded seeds that a run is tested against. Two would agree with almost any figure.
 FEWEST_SEEDS = 3
@@ -37,8 +37,8 @@ class Reproduction:
 
     same_class: whether both ran on one class of machine, with the same kind of device. changes: metric -> second minus
     first, as a fraction. adjusted: metric -> p-value of the difference after Holm's correction; empty where the record
-    has no ranks. over: how many recorded seeds the p-values are about; 0 where they are about the test instances.
-    allowed: metric -> how far from the mean of these seeds its value may be, as a fraction; empty without such seeds.
+    has no ranks. over: number of recorded seeds that were tested against; 0 for a test over the test instances.
+    allowed: metric -> the largest distance to the mean of these seeds, as a fraction; empty without such seeds.
     """
 
     before: Record
@@ -62,19 +62,19 @@ class Reproduction:
 
     @property
     def agrees(self) -> bool:
-        """Whether the figures agree within the tolerance of the class of machine.
+        """True if the figures agree within the tolerance of the class of machine.
 
-        On the same class no figure changes by more than 0.05 points. On another one rounding may lead a training
-        elsewhere, as another seed would: where three seeds of a stochastic method are recorded, it is enough that no
-        metric is significantly farther from them than one more seed would be. Three seeds are weak evidence, which
-        ``allowed`` shows. Elsewhere, no metric may differ significantly over the test instances.
+        On the same class no figure changes by more than 0.05 points. On another class rounding may change a training as
+        much as another seed: where three seeds of a stochastic method are recorded, no metric may be significantly
+        farther from them than one more seed. Three seeds are weak evidence, which ``allowed`` shows. Otherwise, no
+        metric may differ significantly over the test instances.
         """
         if self.largest <= LARGEST_CHANGE:
             return True
         return not self.same_class and bool(self.adjusted) and min(self.adjusted.values()) >= LEVEL
 
     def as_json(self) -> dict[str, Any]:
-        """Everything as JSON values."""
+        """Return everything as JSON values."""
         return {
             "key": self.before.key,
             "name": self.before.name,
@@ -86,7 +86,7 @@ class Reproduction:
             "p_holm": dict(self.adjusted),
             "seeds": self.over,
             "allowed": dict(self.allowed),
-            "hardware": [each.environment.hardware.kind for each in (self.before, self.after)],
+            "hardware": [record.environment.hardware.kind for record in (self.before, self.after)],
         }
 
     def __str__(self) -> str:
@@ -101,10 +101,10 @@ class Reproduction:
             return f"{head}: {change}, and {100 * LARGEST_CHANGE:g} are allowed on the same class of machine"
         if self.largest <= LARGEST_CHANGE:
             return f"{head}: {change}, and {100 * LARGEST_CHANGE:g} are allowed on any machine"
-        machines = " and ".join(each.environment.hardware.kind for each in (self.before, self.after))
+        machines = " and ".join(record.environment.hardware.kind for record in (self.before, self.after))
         if not self.adjusted:
             return f"{head}: {change}; on another class of machine ({machines}) this needs the ranks of the record"
-        name = min(self.adjusted, key=lambda each: self.adjusted[each])
+        name = min(self.adjusted, key=lambda metric: self.adjusted[metric])
         tested = f"against {self.over} seeds" if self.over else "over the test instances"
         smallest = f"smallest p {tested} {self.adjusted[name]:.4f} ({name})"
         text = f"{head}: {change}; other class of machine ({machines}), {smallest}"
@@ -114,11 +114,11 @@ class Reproduction:
 
 
 def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset: str | None = None) -> Reproduction:
-    """Run the cell of a record again and compare. key: its first letters. into: where the new run is kept.
+    """Run the cell of a record again and compare. key: its first letters. into: the target of the new run.
 
     The cell is the same: dataset, setting, subset, parameters and seed. Parameters that the method has gained since
-    have their defaults, and are named. Raises UsageError for an unknown key, for a folder that is that of the record,
-    and for what now selects a different cell; MethodError where the run has no result; and what planning raises.
+    have their defaults, and are named. Raises UsageError for an unknown key, for the folder of the record itself,
+    and if the request now selects a different cell; MethodError where the run has no result; and what planning raises.
     """
     if into.store.root.resolve() == runs.resolve():
         raise UsageError(f"--out {into.store.root} holds the record itself", "choose another folder")
@@ -139,35 +139,35 @@ def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset:
     (after,) = execute(planned, into, force=True)
     if not after.ok:
         raise MethodError(f"{record.name}: {after.status}: {after.reason}")
-    return compared(record, chosen.store, after, into.store)
+    return compare_records(record, chosen.store, after, into.store)
 
 
-def compared(before: Record, store: Store, after: Record, fresh: Store) -> Reproduction:
-    """Two records of one cell, and whether their figures agree. Raises what ``evaluations`` raises for the new one."""
+def compare_records(before: Record, store: Store, after: Record, fresh: Store) -> Reproduction:
+    """Compare the figures of two records of one cell. Raises what ``evaluations`` raises for the new one."""
     name, constants = before.protocol.filter, after.protocol.propensity
     old, new = _values(before, store, name, constants), after.metrics[name].values
     changes = {metric: new[metric] - old[metric] for metric in new if metric in old}
-    machines = [each.environment.hardware.kind for each in (before, after)]
-    same = machines[0] == machines[1] and _device(before) == _device(after)
+    machines = [record.environment.hardware.kind for record in (before, after)]
+    same = machines[0] == machines[1] and _has_gpu(before) == _has_gpu(after)
     recorded = [] if before.method.deterministic else _seeds(before, store)
     if not same and len(recorded) >= FEWEST_SEEDS:
-        values = [_values(each, store, name, constants) for each in recorded]
-        drawn = {metric: [each[metric] for each in values] for metric in changes}
+        values = [_values(seed, store, name, constants) for seed in recorded]
+        drawn = {metric: [of_seed[metric] for of_seed in values] for metric in changes}
         p = {metric: one_more(of_seeds, new[metric]) for metric, of_seeds in drawn.items()}
         # The largest distance that is not significant where all metrics are as far: Holm's first step.
         allowed = {metric: farthest(of_seeds, LEVEL / len(drawn)) for metric, of_seeds in drawn.items()}
         return Reproduction(before, after, same, changes, holm(p), len(recorded), allowed)
     adjusted: dict[str, float] = {}
     if before.ranks is not None:
-        sides = [evaluations([each], where, name, constants) for each, where in ((before, store), (after, fresh))]
-        adjusted = holm({metric: each.p for metric, each in paired.compare(*sides).items()})
+        sides = [evaluations([record], of, name, constants) for record, of in ((before, store), (after, fresh))]
+        adjusted = holm({metric: difference.p for metric, difference in paired.compare(*sides).items()})
     return Reproduction(before, after, same, changes, adjusted)
 
 
 def _values(
     record: Record, store: Store, filter_name: str, constants: tuple[float, float] | None
 ) -> Mapping[str, float]:
-    """The figures of a record, with these propensity constants: a card's may have changed since it was scored."""
+    """Return the figures of a record, with these propensity constants: those of the card may have changed since."""
     if record.protocol.propensity == constants:
         return record.metrics[filter_name].values
     if record.ranks is None:
@@ -177,7 +177,7 @@ def _values(
 
 
 def one_more(values: Sequence[float], value: float) -> float:
-    """The two-sided p-value that a value is one more draw from where ``values`` come from; at least two are needed.
+    """Return the two-sided p-value that a value is from the distribution of ``values``, of which there are two or more.
 
     Student's t of the distance to their mean, whose variance is (1 + 1 / n) that of the n values.
     """
@@ -190,7 +190,7 @@ def one_more(values: Sequence[float], value: float) -> float:
 
 
 def farthest(values: Sequence[float], p: float) -> float:
-    """The distance from the mean of ``values`` at which ``one_more`` is ``p``."""
+    """Return the distance from the mean of ``values`` at which ``one_more`` is ``p``."""
     from scipy.special import stdtrit
 
     return float(stdtrit(len(values) - 1, 1 - p / 2)) * _error_of_one_more(values)
@@ -201,15 +201,15 @@ def _error_of_one_more(values: Sequence[float]) -> float:
 
 
 def _seeds(record: Record, store: Store) -> list[Record]:
-    """The records of all seeds of a row that the same code made."""
+    """Return the records of all seeds of a row that the same code made."""
 
-    def row(each: Record) -> tuple[object, ...]:
-        cell = each.cell
-        return cell.dataset_sha256, cell.setting, cell.method, cell.parameters, each.method.source_sha256
+    def row(of: Record) -> tuple[object, ...]:
+        cell = of.cell
+        return cell.dataset_sha256, cell.setting, cell.method, cell.parameters, of.method.source_sha256
 
-    return [each for each in store.records() if each.ok and row(each) == row(record)]
+    return [other for other in store.records() if other.ok and row(other) == row(record)]
 
 
-def _device(record: Record) -> bool:
-    """Whether it computed on a GPU."""
+def _has_gpu(record: Record) -> bool:
+    """Return whether a cell computed on a GPU."""
     return record.measured.peak_gpu_memory_bytes is not None

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench ablation``."""
+    """Add the arguments of ``xmcbench ablation``."""
     what = parser.add_argument_group("what is compared")
     flags.add_dataset(what)
     what.add_argument("--method", metavar="NAME", help="default: the only method that defines an ablation")
-    flags.add_setting(what, default="ez", help="default: %(default)s")
+    flags.add_setting(what, default=["ez"], help="default: ez")
     flags.add_methods(what)
     flags.add_config(what)
     how = parser.add_argument_group("how it runs")
@@ -32,24 +32,22 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan and execute every row; 1 if one failed."""
+    from xmcbench.arguments import make_grids
     from xmcbench.command import report
-    from xmcbench.experiment import AblationRun, only_ablation
+    from xmcbench.experiment import only_ablation, plan_ablation
 
     options = request.options(arguments)
-    registry = request.noted(options.registry())
+    registry = request.registry(options.plugins, options.limits.time_s)
     method = arguments.method or only_ablation(registry)
-    grids = [request.grid(each, (method,)) for each in arguments.grids]
-    planned = AblationRun.planned(grids, options, registry, arguments.filter)
+    grids, _ = make_grids([request.grid(given, [method]) for given in arguments.grids], options)
+    planned = plan_ablation(grids, options, registry, arguments.filter)
     if arguments.dry_run:
         return report.dry_run(planned, arguments.json)
     report.warn_skipped(planned.plan.skipped)
-    results = report.carried_out(planned)
+    results = report.execute(planned)
     if arguments.json:
-        by_row = {row: report.records_json(each, results.standing) for row, each in results.by_row.items()}
-        skipped = report.skipped_json(planned.plan.skipped)
-        report.print_json(
-            {"filter": report.filter_json(planned.filter, results.parts()), "rows": by_row, "skipped": skipped}
-        )
+        rows = {row: report.records_json(records, results.standing) for row, records in results.by_row.items()}
+        report.print_json({**report.results_json(results), "rows": rows})
     else:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
         print(*shown, *results.problems(), sep="\n\n")

@@ -23,7 +23,7 @@ _SHOWN = {"ok": "ok     ", "failed": "FAILED ", "missing": "missing", "timeout":
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench check``."""
+    """Add the arguments of ``xmcbench check``."""
     parser.add_argument("method", metavar="NAME|FILE.py", help="a method, with :PRESET if needed, or a plug-in file")
     flags.add_set(parser, several=False)
     flags.add_limits(parser, default_s=600, whose="the whole check of a method")
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(
                 f"--set {method}: {method} is not checked", "--set METHOD.PARAM=VALUE, with a method that is checked"
             )
-        for parameter in (each for each, value in values.items() if isinstance(value, list)):
+        for parameter in (name for name, value in values.items() if isinstance(value, list)):
             raise UsageError(f"--set {method}.{parameter} has several values", "check takes one value of a parameter")
     for entry in entries:
         if entry.description is not None:
@@ -88,6 +88,6 @@ def _conclusion(statuses: Set[str], time_limit_s: float | None) -> str:
 
 
 def _split(text: str) -> tuple[str, str | None]:
-    """Name or file, and preset; None if there is none."""
+    """Return name or file, and preset; None if there is none."""
     name, colon, preset = text.rpartition(":")
     return (name, preset) if colon else (text, None)

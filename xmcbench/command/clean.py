@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench clean``."""
+    """Add the arguments of ``xmcbench clean``."""
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     parser.add_argument("--kind", action="append", default=[], metavar="K", help="only this kind; may be repeated")
     parser.add_argument("--older-than", type=_days, metavar="DAYS", help="only what was last used longer ago than this")
@@ -67,14 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
         busy = [item for item in chosen if item not in idle]
     if arguments.json:
         entries = [
-            {
-                "kind": item.kind,
-                "path": str(item.path),
-                "bytes": item.size,
-                "age_days": item.age_days,
-                "records": item.records,
-                "in_use": item in busy,
-            }
+            {"kind": item.kind, "path": str(item.path), "bytes": item.size, "in_use": item in busy}
+            | {"age_days": item.age_days, "records": item.records}
             for item in chosen
         ]
         print(json.dumps({"removed": arguments.remove, "in_use": len(busy), "items": entries}, indent=1))
@@ -88,13 +83,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _days(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not value >= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days")
-    return value
+    with suppress(ValueError):
+        if (days := float(text)) >= 0:
+            return days
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of days")
 
 
 def _table(chosen: list[Item], busy: list[Item]) -> str:
@@ -112,17 +104,17 @@ def _table(chosen: list[Item], busy: list[Item]) -> str:
             f"{max(item.age_days for item in group):.0f}",
             sum(item in busy for item in group),
             sum(not item.records and item not in busy for item in group),
-            _needed_by(group),
+            _list_records(group),
         ]
-        for kind, group in sorted(kinds.items(), key=lambda each: -sum(item.size for item in each[1]))
+        for kind, group in sorted(kinds.items(), key=lambda kind: -sum(item.size for item in kind[1]))
     ]
     lines.append(["all", len(chosen), _size(sum(item.size for item in chosen)), *[""] * 5])
     heads = ["Kind", "items", "size", "last used, days ago", "oldest", "in use", "needed by no record", "needed by"]
     return laid_out(lines, heads, ("left", *["right"] * 6, "left"))
 
 
-def _needed_by(group: list[Item]) -> str:
-    """One of the records that need something of a group, and the number of the others."""
+def _list_records(group: list[Item]) -> str:
+    """Return one of the records that need something of a group, and the number of other records."""
     records = sorted({record for item in group for record in item.records})
     others = f" and {len(records) - 1:,} more" if len(records) > 1 else ""
     return f"{records[0]}{others}" if records else ""

@@ -21,7 +21,7 @@ from xmcbench.command import flags, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench compare``."""
+    """Add the arguments of ``xmcbench compare``."""
     flags.add_rows(parser)
     parser.add_argument("--force", action="store_true", help="compare across datasets or filters, without a test")
     flags.add_plugin(parser)
@@ -31,18 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Select, test and print. The exit code does not depend on the difference."""
     from xmcbench.command import report
-    from xmcbench.comparison import compare
 
-    standing = request.registry(arguments.plugin).standing(arguments.runs)
-    comparison = compare(
-        arguments.first,
-        arguments.second,
-        runs=arguments.runs,
-        **request.row_choice(arguments),
-        force=arguments.force,
-        standing=standing,
-    )
-    report.note_unknown([*comparison.first.records, *comparison.second.records], standing)
-    print(json.dumps(comparison.as_json(), indent=1, sort_keys=True) if arguments.json else comparison)
-    stores = {comparison.first.store, comparison.second.store}
-    return max(report.warn_left_out(store) for store in stores)
+    found = request.comparison(arguments, arguments.force)
+    print(json.dumps(found.as_json(), indent=1, sort_keys=True) if arguments.json else found)
+    return max(report.warn_left_out(store) for store in {found.first.store, found.second.store})

@@ -29,10 +29,15 @@ from xmcbench.errors import UnknownName, UsageError, XmcbenchError
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench confirm``."""
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
-    parser.add_argument("--methods", default="all", metavar="A,B|all", help="only these (default: all)")
+    parser.add_argument(
+        "--methods", type=flags.texts, default=["all"], metavar="A,B|all", help="only these (default: all)"
+    )
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="canaries at a time (default: 2)")
     parser.add_argument(
-        "--store", metavar="A,B", help="store the outcomes of the canaries of these methods as the new reference"
+        "--store",
+        type=flags.texts,
+        metavar="A,B",
+        help="store the outcomes of the canaries of these methods as the new reference",
     )
     parser.add_argument("--full", action="store_true", help="run whole cells again instead of canaries")
     parser.add_argument(
@@ -74,7 +79,7 @@ def _store(arguments: argparse.Namespace) -> int:
     from xmcbench.runner.canary_protocol import store_protocol
     from xmcbench.runner.confirmation import PROTOCOL, PROTOCOL_NAMES
 
-    names = request.methods(arguments.store)
+    names = arguments.store
     if set(names) & PROTOCOL_NAMES:
         store_protocol(stored_file(PROTOCOL))
         print("ranks and metrics: outcome stored")
@@ -90,9 +95,9 @@ def _store(arguments: argparse.Namespace) -> int:
 def _canaries(arguments: argparse.Namespace) -> int:
     from xmcbench.runner import confirmation
 
-    registry, asked = request.registry(()), request.methods(arguments.methods)
-    changed = confirmation.changed_methods(registry, arguments.runs)
-    chosen = {name: source for name, source in changed.items() if asked == ("all",) or name in asked}
+    changed = confirmation.changed_methods(request.registry(), arguments.runs)
+    asked = arguments.methods
+    chosen = {name: source for name, source in changed.items() if asked == ["all"] or name in asked}
     if not chosen:
         print("nothing to confirm: no code has changed since its canaries were stored or confirmed")
         return 0
@@ -112,9 +117,9 @@ def _full(arguments: argparse.Namespace) -> int:
     from xmcbench.runner import confirmation
     from xmcbench.storage.temporary import scratch
 
-    methods, limits = request.methods(arguments.methods), request.limits(arguments)
+    methods, limits = arguments.methods, request.limits(arguments)
     registry, store = request.registry(arguments.plugin), Store(arguments.runs)
-    datasets = request.named(arguments)
+    datasets = request.places_by_name(arguments)
     records = store.records()
     ran = {record.cell.method for record in records}
     if unknown := [name for name in methods if name != "all" and name not in ran]:
@@ -126,7 +131,7 @@ def _full(arguments: argparse.Namespace) -> int:
     found = [
         group
         for group in confirmation.groups(records, standing)
-        if (methods == ("all",) or group.records[0].cell.method in methods)
+        if (methods == ["all"] or group.records[0].cell.method in methods)
         and (not arguments.dataset or group.records[0].cell.dataset in datasets)
     ]
     if not found:

@@ -12,7 +12,7 @@ from xmcbench.command import flags, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench data``."""
+    """Add the arguments of ``xmcbench data``."""
     verbs = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     build = verbs.add_parser("build", help="build a dataset from its source")
@@ -78,6 +78,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     synth.add_argument("--seed", type=int, default=0, help="default: 0")
     _add_force(synth)
 
+    actions = (_build, _fetch, _verify, _info, _import, _audit, _export, _synth)
+    for verb, act in zip((build, fetch, verify, info, convert, audit, export, synth), actions, strict=True):
+        verb.set_defaults(act=act)
+
 
 def _add_place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME|PLACE", help="a name, or a folder, file or hf:OWNER/NAME")
@@ -103,17 +107,7 @@ def _add_force(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Do the action; ``verify`` returns 1 if it finds a problem."""
-    actions = {
-        "build": _build,
-        "fetch": _fetch,
-        "verify": _verify,
-        "info": _info,
-        "import": _import,
-        "audit": _audit,
-        "export": _export,
-        "synth": _synth,
-    }
-    return actions[arguments.action](arguments)
+    return arguments.act(arguments)  # type: ignore[no-any-return]
 
 
 def _build(arguments: argparse.Namespace) -> int:
@@ -166,14 +160,9 @@ def _info(arguments: argparse.Namespace) -> int:
     dataset = load_dataset(request.reference(arguments.name, arguments.columns))
     facts = statistics(dataset)
     card = dataset.card
-    about: dict[str, object] = {
-        "name": dataset.name,
-        "description": card.description,
-        "source": card.source,
-        "release": card.release,
-        "license": card.license,
-        "sha256": dataset.digest,
-    }
+    about: dict[str, object] = {"name": dataset.name}
+    about |= {name: getattr(card, name) for name in ("description", "source", "release", "license")}
+    about["sha256"] = dataset.digest
     warnings = audit(dataset, near=False, tokenizer=arguments.tokenizer).warnings()
     if arguments.json:
         print(json.dumps({**about, "notes": dataset.notes, "statistics": facts, "warnings": warnings}, indent=1))
@@ -206,12 +195,9 @@ def _audit(arguments: argparse.Namespace) -> int:
         print("\n".join(warnings) if warnings else f"{found.dataset}: nothing was found")
     if arguments.html:
         body = [document.heading(1, f"{found.dataset}: audit"), document.items(warnings or ["Nothing was found."])]
-        for each in found.findings:
-            if each.examples:
-                body += [
-                    document.heading(2, f"{each.side.capitalize()} that {each.kind}"),
-                    document.items(each.examples),
-                ]
+        for finding in (finding for finding in found.findings if finding.examples):
+            heading = document.heading(2, f"{finding.side.capitalize()} that {finding.kind}")
+            body += [heading, document.items(finding.examples)]
         shares = [(name.capitalize(), f"{100 * share:.2f}%") for name, share in found.scripts.items()]
         body.append(document.heading(2, "Scripts"))
         body.append(document.table("Letters of a sample of the texts, by script.", ("Script", "share"), shares))
@@ -231,7 +217,7 @@ def _import(arguments: argparse.Namespace) -> int:
 
 
 def _counts(counts: Iterable[tuple[str, int]]) -> str:
-    """The counts of a dataset in one line: ``48 train, 1 test, 10 labels, 90 train pairs, 1 test pair``."""
+    """Return the counts of a dataset in one line: ``48 train, 1 test, 10 labels, 90 train pairs, 1 test pair``."""
     named = ((name.replace("_", " "), number) for name, number in counts)
     return ", ".join(f"{number:,} {name.removesuffix('s') if number == 1 else name}" for name, number in named)
 

@@ -22,7 +22,7 @@ _ON = ("1", "ON", "YES", "TRUE")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench doctor``."""
+    """Add the arguments of ``xmcbench doctor``."""
     flags.add_plugin(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument("--deep", action="store_true", help="read every file of the cache and of --runs")
@@ -45,16 +45,16 @@ def run(arguments: argparse.Namespace) -> int:
     cache, entries, datasets = cache_root(), list(request.registry(arguments.plugin)), known_datasets()
     methods = {entry.name: status(entry) for entry in entries}
     broken = [f"method {entry.name} ({entry.origin}): {entry.problem}" for entry in entries if entry.problem]
-    broken += [f"dataset {each.slug}: {each.problem}" for each in datasets if each.card is None]
+    broken += [f"dataset {dataset.slug}: {dataset.problem}" for dataset in datasets if dataset.card is None]
     if not _writable(cache):
         broken.append(f"the cache {cache} is not writable: set XMCBENCH_CACHE to a folder that is")
     if arguments.deep:
-        broken += _damaged(cache, arguments.runs or Path("runs"))
+        broken += _find_damage(cache, arguments.runs or Path("runs"))
     examination = {
         "machine": msgspec.structs.asdict(environment.hardware()),
         "packages": environment.packages(),
         "methods": methods,
-        "datasets": {each.slug: each.problem or "ok" for each in datasets},
+        "datasets": {dataset.slug: dataset.problem or "ok" for dataset in datasets},
         "cache": {"folder": str(cache), "free_gib": _free_gib(cache)},
         "hub": "offline" if os.environ.get("HF_HUB_OFFLINE", "").upper() in _ON else "online, if reachable",
         "broken": broken,
@@ -66,21 +66,21 @@ def run(arguments: argparse.Namespace) -> int:
         if isinstance(facts, dict):
             print(title)
             for name, fact in facts.items():
-                print(f"  {name:24}{_shown(fact)}")
+                print(f"  {name:24}{_format(fact)}")
         elif title != "broken":
             print(f"{title}\n  {facts}")
     print("\n".join(["broken", *(f"  {line}" for line in broken)]) if broken else "no problems found")
     return 1 if broken else 0
 
 
-def _shown(fact: object) -> str:
+def _format(fact: object) -> str:
     if isinstance(fact, tuple):
         return ", ".join(map(str, fact))
     return "unknown" if fact is None else str(fact)
 
 
-def _damaged(cache: Path, runs: Path) -> list[str]:
-    """One line for each checksum mismatch."""
+def _find_damage(cache: Path, runs: Path) -> list[str]:
+    """Return one line for each checksum mismatch."""
     from xmcbench.records import Store
     from xmcbench.records.examination import find_damage
     from xmcbench.storage import artifacts
@@ -92,21 +92,21 @@ def _damaged(cache: Path, runs: Path) -> list[str]:
     return found + (list(find_damage(Store(runs))) if runs.is_dir() else [])
 
 
-def _existing(folder: Path) -> Path:
-    return next(each for each in (folder, *folder.parents) if each.exists())
+def _nearest(folder: Path) -> Path:
+    return next(parent for parent in (folder, *folder.parents) if parent.exists())
 
 
 def _free_gib(folder: Path) -> float | None:
-    """None where the folder cannot be reached."""
+    """Return the free space; None where the folder cannot be reached."""
     try:
-        return round(shutil.disk_usage(_existing(folder.absolute())).free / 2**30, 1)
+        return round(shutil.disk_usage(_nearest(folder.absolute())).free / 2**30, 1)
     except OSError:
         return None
 
 
 def _writable(folder: Path) -> bool:
     try:
-        with tempfile.TemporaryFile(dir=_existing(folder.absolute())):
+        with tempfile.TemporaryFile(dir=_nearest(folder.absolute())):
             return True
     except OSError:
         return False

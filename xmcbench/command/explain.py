@@ -20,7 +20,7 @@ from xmcbench.command import flags, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench explain``."""
+    """Add the arguments of ``xmcbench explain``."""
     flags.add_rows(parser)
     flags.add_metric(parser)
     parser.add_argument(
@@ -34,25 +34,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Select, test and print. The exit code does not depend on the difference."""
-    from xmcbench.analysis import explanation_page
-    from xmcbench.analysis.explaining import explain
+    from xmcbench.analysis.explain import explain
+    from xmcbench.analysis.explanation import write_page
     from xmcbench.command import report
 
     if arguments.html:
         report.check_new(arguments.html, arguments.force)
-    standing = request.registry(arguments.plugin).standing(arguments.runs)
-    found = explain(
-        arguments.first,
-        arguments.second,
-        metric=arguments.metric,
-        instances=arguments.instances,
-        runs=arguments.runs,
-        **request.row_choice(arguments),
-        standing=standing,
-    )
-    report.note_unknown([*found.comparison.first.records, *found.comparison.second.records], standing)
+    comparison = request.comparison(arguments)
+    found = explain(comparison, arguments.metric, arguments.instances, request.place(arguments))
     print(json.dumps(found.as_json(), indent=1) if arguments.json else found)
     if arguments.html:
-        explanation_page.write(found, arguments.html)
-    stores = {found.comparison.first.store, found.comparison.second.store}
-    return max(report.warn_left_out(store) for store in stores)
+        write_page(found, arguments.html)
+    return max(report.warn_left_out(store) for store in {comparison.first.store, comparison.second.store})

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench export``."""
+    """Add the arguments of ``xmcbench export``."""
     verbs = parser.add_subparsers(dest="action", metavar="WHAT", required=True)
     records = verbs.add_parser("records", help="records, as Parquet or CSV")
     records.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
@@ -38,9 +38,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     flags.add_choice(ranked)
     qrels = verbs.add_parser("qrels", help="the test pairs of a dataset, as trec_eval reads them")
     flags.add_dataset(qrels, several=False)
-    for each in (records, ranked, qrels):
-        each.add_argument("--out", type=Path, required=True, metavar="FILE", help="file to write")
-        each.add_argument("--force", action="store_true", help="replace FILE")
+    for verb in (records, ranked, qrels):
+        verb.add_argument("--out", type=Path, required=True, metavar="FILE", help="file to write")
+        verb.add_argument("--force", action="store_true", help="replace FILE")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _records(arguments: argparse.Namespace) -> int:
-    from xmcbench.analysis.record_files import write_records
+    from xmcbench.analysis.export import write_records
     from xmcbench.command import report
 
     store, records = _read(arguments.runs)
@@ -64,7 +64,7 @@ def _records(arguments: argparse.Namespace) -> int:
 
 
 def _mlflow(arguments: argparse.Namespace) -> int:
-    from xmcbench.analysis.tracking import log_records
+    from xmcbench.analysis.export import log_records
     from xmcbench.command import report
 
     store, records = _read(arguments.runs)
@@ -76,7 +76,7 @@ def _mlflow(arguments: argparse.Namespace) -> int:
 
 
 def _read(runs: Path) -> tuple[Store, list[Record]]:
-    """The records of a runs folder; UsageError if there are none."""
+    """Return the records of a runs folder. Raises UsageError if there are none."""
     from xmcbench.errors import UsageError
     from xmcbench.records import Store
     from xmcbench.records.store import NO_RUNS
@@ -91,7 +91,7 @@ def _read(runs: Path) -> tuple[Store, list[Record]]:
 
 def _run(arguments: argparse.Namespace) -> int:
     from xmcbench import trec
-    from xmcbench.analysis.rankings import filtered
+    from xmcbench.analysis.rankings import load_filtered
     from xmcbench.command import report
     from xmcbench.data import load_dataset
     from xmcbench.errors import UsageError
@@ -103,7 +103,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{arguments.method} has the seeds {', '.join(map(str, row.seeds))}", "choose one: --seed S")
     record = row.records[0]
     dataset = load_dataset(request.place(arguments) or record.cell.dataset)
-    found = filtered(record, row.store, dataset, arguments.filter or record.protocol.filter)
+    found = load_filtered(record, row.store, dataset, arguments.filter or record.protocol.filter)
     names = (trec.identifiers(dataset.test), trec.identifiers(dataset.labels))
     trec.write_run(arguments.out, found, *names, f"{record.cell.method}-s{record.cell.seed}-{record.key[:12]}")
     print(f"{counted(len(found), 'instance')} in {arguments.out}")

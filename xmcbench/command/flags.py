@@ -1,32 +1,80 @@
-"""The flags that several commands share. What was given is read by ``request``."""
+"""The flags that several commands share. ``request`` reads their values."""
 
 from __future__ import annotations
 
+import math
+from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
-#: What says which row is meant, for help texts.
+#: Help texts for a row.
 ROW = "a row: NAME, NAME:VARIANT, the beginning of a record's key, or a record's file"
 OTHER_ROW = "another row, named in the same way"
-#: The defaults of the flags for limits and for where a cell computes: a flag that has another value was given.
+#: The defaults of the flags for limits and devices: a flag with another value was given.
 LIMITS: dict[str, object] = {"time_limit": 86400, "memory_limit": None}
 DEVICE: dict[str, object] = {"device": "auto", "processes": 1}
 
 
+def texts(text: str) -> list[str]:
+    """Parse a list of texts, each once."""
+    found = [*dict.fromkeys(word.strip() for word in text.split(",") if word.strip())]
+    if not found:
+        raise ArgumentTypeError(f"the list {text!r} is empty")
+    return found
+
+
+def numbers(text: str) -> list[float]:
+    """Parse a list of numbers, each once."""
+    try:
+        return [*dict.fromkeys(map(float, text.split(",")))]
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} must be comma-separated numbers") from None
+
+
+def integers(text: str) -> list[int]:
+    """Parse a list of integers, each once."""
+    try:
+        return [*dict.fromkeys(map(int, text.split(",")))]
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} must be comma-separated integers") from None
+
+
+def positive(text: str) -> int:
+    """Parse a number that is at least 1."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not a number") from None
+    if number < 1:
+        raise ArgumentTypeError(f"{number} must be at least 1")
+    return number
+
+
+def jobs(text: str) -> int | str:
+    """Parse a number of jobs, or ``auto``."""
+    return text if text == "auto" else positive(text)
+
+
+def limit(text: str) -> float | None:
+    """Parse a limit; None for infinity."""
+    number = float(text)
+    return None if number == math.inf else number
+
+
 def add_dataset(group: Any, several: bool = True) -> None:
-    """The flag for the dataset, for an argument group. several: whether the command takes a list."""
+    """Add flags for the dataset. several: whether the command takes a list."""
     what = "names (see `ls datasets`), or folders, files or hf:OWNER/NAME in any layout of `ls layouts`"
     one = "a name (see `ls datasets`), or a folder, file or hf:OWNER/NAME in any layout of `ls layouts`"
     group.add_argument(
         "--dataset",
-        metavar=_listed("NAME|PLACE", several),
+        metavar=_metavar("NAME|PLACE", several),
         help=f"{what if several else one} (default: the one that `ls datasets` marks)",
     )
     add_columns(group)
 
 
 def add_columns(group: Any) -> None:
-    """The flag for the columns of tables, for a parser or an argument group."""
+    """Add flags for the columns of tables."""
     group.add_argument(
         "--columns",
         metavar="ROLE=COLUMN[,..]",
@@ -35,30 +83,35 @@ def add_columns(group: Any) -> None:
 
 
 def add_setting(group: Any, several: bool = True, **options: Any) -> None:
-    """The flags for the setting, for an argument group.
+    """Add flags for the setting.
 
     several: whether the command takes lists. options: of --setting itself.
     """
-    group.add_argument("--setting", metavar=_listed("ez|fs|full", several), **options)
+    group.add_argument("--setting", type=texts, metavar=_metavar("ez|fs|full", several), **options)
     share = "shares" if several else "share"
-    group.add_argument("--ratio", metavar=_listed("R", several), help=f"{share} of labels or pairs for fs, in (0, 1]")
-    group.add_argument(
-        "--by", metavar=_listed("label|pair", several), help="whether fs samples labels or pairs (default: label)"
-    )
+    few = f"{share} of labels or pairs for fs, in (0, 1]"
+    group.add_argument("--ratio", type=numbers, metavar=_metavar("R", several), help=few)
+    unit = "whether fs samples labels or pairs (default: label)"
+    group.add_argument("--by", type=texts, metavar=_metavar("label|pair", several), help=unit)
+
+
+def add_method_names(group: Any, help_text: str) -> None:
+    """Add the flag for the names of methods, by default all, to a parser or an argument group."""
+    group.add_argument("--methods", type=texts, default=["all"], metavar="A,B|all", help=help_text)
 
 
 def add_methods(group: Any, several: bool = True) -> None:
-    """The flags for parameters, seeds and plug-ins, for an argument group. several: whether it takes lists."""
+    """Add flags for parameters, seeds and plug-ins. several: whether it takes lists."""
     group.add_argument(
         "--preset", metavar="P", help="paper, reference, quick, ... (default: quick if the method has it)"
     )
     add_set(group, several)
-    group.add_argument("--seed", default="0", metavar="S[,S..]" if several else "S", help="default: 0")
+    group.add_argument("--seed", type=integers, default=[0], metavar=_metavar("S", several), help="default: 0")
     add_plugin(group)
 
 
 def add_plugin(group: Any) -> None:
-    """The flag for methods that are not installed, for a parser or an argument group."""
+    """Add flags for methods that are not installed."""
     group.add_argument(
         "--plugin",
         action="append",
@@ -70,12 +123,13 @@ def add_plugin(group: Any) -> None:
 
 
 def add_execution(group: Any) -> None:
-    """The flags for the runs folder and what a cell may take, for an argument group."""
+    """Add flags for the runs folder and what a cell may take."""
     group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     add_limits(group)
     add_device(group)
     group.add_argument(
         "--jobs",
+        type=jobs,
         metavar="N|auto",
         help="number of cells to run at once; they share the cores (auto: as many as the cores allow; default: 1, and "
         "auto with --on ray)",
@@ -88,14 +142,14 @@ def add_execution(group: Any) -> None:
         "address (default: local)",
     )
     group.add_argument(
-        "--cells-per-gpu", type=int, default=1, metavar="N", help="cells at once on one GPU (default: 1)"
+        "--cells-per-gpu", type=positive, default=1, metavar="N", help="cells at once on one GPU (default: 1)"
     )
     group.add_argument("--force", action="store_true", help="run finished cells again")
     group.add_argument("--refresh", action="store_true", help="run stale cells again: those whose code has changed")
 
 
 def add_device(group: Any) -> None:
-    """The flags for where a cell computes, for an argument group."""
+    """Add flags for where a cell computes."""
     group.add_argument(
         "--device",
         choices=("auto", "cpu", "cuda", "mps"),
@@ -104,7 +158,7 @@ def add_device(group: Any) -> None:
     )
     group.add_argument(
         "--processes",
-        type=int,
+        type=positive,
         default=DEVICE["processes"],
         metavar="N",
         help="processes of a cell on this machine, one for each GPU, that train encoders and embed texts (default: 1)",
@@ -112,7 +166,7 @@ def add_device(group: Any) -> None:
 
 
 def add_set(group: Any, several: bool = True) -> None:
-    """The flag for parameters, for an argument group. several: whether a parameter can have several values."""
+    """Add flags for parameters. several: whether a parameter can have several values."""
     rows = ", and several values of one parameter give one row each" if several else ""
     group.add_argument(
         "--set",
@@ -124,19 +178,19 @@ def add_set(group: Any, several: bool = True) -> None:
 
 
 def add_limits(group: Any, default_s: object = LIMITS["time_limit"], whose: str = "each cell") -> None:
-    """The flags for what a cell may take, for an argument group. whose: what the limits are for."""
+    """Add flags for what a cell may take. whose: what the limits are for."""
     group.add_argument(
         "--time-limit",
-        type=float,
+        type=limit,
         metavar="SECONDS",
         default=default_s,
         help=f"seconds for {whose}, inf for none (default: %(default)s)",
     )
-    group.add_argument("--memory-limit", type=float, metavar="GIB", help=f"GiB for {whose} (default: none)")
+    group.add_argument("--memory-limit", type=limit, metavar="GIB", help=f"GiB for {whose} (default: none)")
 
 
 def add_config(group: Any) -> None:
-    """The flag for a settings file, for an argument group."""
+    """Add flags for a settings file."""
     group.add_argument(
         "--config",
         metavar="FILE.toml",
@@ -145,12 +199,12 @@ def add_config(group: Any) -> None:
 
 
 def add_dry_run(group: Any) -> None:
-    """The flag that only shows the plan, for an argument group."""
+    """Add the flag that only shows the plan."""
     group.add_argument("--dry-run", action="store_true", help="show what would run, and do nothing")
 
 
 def add_filter(group: Any) -> None:
-    """The flag for the filter, for an argument group."""
+    """Add flags for the filter."""
     group.add_argument(
         "--filter",
         choices=("none", "self", "file"),
@@ -158,36 +212,36 @@ def add_filter(group: Any) -> None:
     )
 
 
-def add_metric(group: Any, default: str = "P@1", metavar: str = "M") -> None:
-    """The flag for metrics, for a parser or an argument group."""
+def add_metric(group: Any, default: str = "P@1", metavar: str = "M", **options: Any) -> None:
+    """Add flags for metrics."""
     known = "P@1, 3, 5; R@1, 3, 5, 10, 100; nDCG@1, 3, 5; or PSP@1, 3, 5"
-    group.add_argument("--metric", default=default, metavar=metavar, help=f"{known} (default: %(default)s)")
+    group.add_argument("--metric", default=default, metavar=metavar, help=f"{known} (default: {default})", **options)
 
 
 def add_rows(group: Any) -> None:
-    """Two rows, and the flags that choose among their results, for a parser."""
+    """Add two rows, and the flags that choose among their results."""
     group.add_argument("first", metavar="A", help=ROW)
     group.add_argument("second", metavar="B", help=OTHER_ROW)
     add_choice(group)
 
 
 def add_choice(group: Any) -> None:
-    """The flags that choose among the results of a row, for a parser."""
+    """Add the flags that choose among the results of a row."""
     group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     group.add_argument("--dataset", metavar="NAME|PLACE", help="default: the one that has results")
     add_columns(group)
     group.add_argument("--setting", choices=("ez", "fs", "full"), help="default: the one that has results")
     group.add_argument("--ratio", type=float, metavar="R", help="share, for --setting fs")
     group.add_argument("--by", choices=("label", "pair"), help="unit, for --setting fs (default: label)")
-    group.add_argument("--seed", metavar="S[,S..]", help="seeds (default: all available)")
+    group.add_argument("--seed", type=integers, metavar="S[,S..]", help="seeds (default: all available)")
     add_filter(group)
 
 
 def add_shown(group: Any) -> None:
-    """The flags for filter and form of what is printed, for an argument group."""
+    """Add flags for filter and form of what is printed."""
     add_filter(group)
     group.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
-def _listed(metavar: str, several: bool) -> str:
-    return f"{metavar}[,..]" if several else metavar
+def _metavar(name: str, several: bool) -> str:
+    return f"{name}[,..]" if several else name

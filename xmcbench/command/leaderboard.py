@@ -31,7 +31,7 @@ BOARD = Path("leaderboards")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench leaderboard``."""
+    """Add the arguments of ``xmcbench leaderboard``."""
     parser.add_argument(
         "action", nargs="?", choices=("add",), metavar="add", help="add records instead of writing pages"
     )
@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     standing = registry.standing(runs)
     failed = _refresh(arguments, Store(runs), registry, standing) if arguments.refresh else 0
     store = Store(runs)
-    records, outdated = _with_current_figures(store, arguments.check, request.named(arguments), standing)
+    records, outdated = _with_current_figures(store, arguments.check, request.places_by_name(arguments), standing)
     outdated += _pack(store, arguments.check)
     left_out = report.warn_left_out(store)
     records, earlier = latest(records)
@@ -160,8 +160,8 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
     from xmcbench.runner.plan import plan_again
 
     limits, failed = request.limits(arguments), 0
-    datasets = request.named(arguments)
-    for record in [each for each in store.records() if each.ok and standing.stale(each)]:
+    datasets = request.places_by_name(arguments)
+    for record in [record for record in store.records() if record.ok and standing.stale(record)]:
         name = record.cell.dataset
         try:
             planned = plan_again(record, datasets.get(name, name), registry, store, refresh=True)
@@ -190,7 +190,7 @@ def _with_current_figures(
     from xmcbench.runner.rescoring import can_rank_again, is_outdated, up_to_date
     from xmcbench.runner.scorer import Scorer
 
-    cards = {each.name: each.card for each in known_datasets() if each.card}
+    cards = {dataset.name: dataset.card for dataset in known_datasets() if dataset.card}
     cards |= {name: load_dataset(place).card for name, place in places.items()}
     records, outdated = [], []
     with Scorer() as scorer:
@@ -241,7 +241,7 @@ def _add(arguments: argparse.Namespace) -> int:
     if arguments.out and arguments.runs:
         raise UsageError("--out and --runs are the same folder for leaderboard add", "use one of them")
     board = Store(arguments.out or arguments.runs or BOARD)
-    datasets = request.named(arguments)
+    datasets = request.places_by_name(arguments)
     with runs_folders(arguments.sources) as roots, Scorer() as scorer:
         registry = request.registry(arguments.plugin)
         found = admission.examine(roots, board, registry, scorer, datasets, force=arguments.force)
@@ -251,10 +251,11 @@ def _add(arguments: argparse.Namespace) -> int:
             said = str(error) if str(path) in str(error) else f"{path}: {error}"
             print(f"xmcbench: refused: {said}", file=sys.stderr)
         if arguments.check:
-            for sent in found.accepted:
-                print(f"{'already there' if sent.there else 'would be added'}: {board.place(sent.record.cell)}")
+            for accepted in found.accepted:
+                said = "already there" if accepted.there else "would be added"
+                print(f"{said}: {board.place(accepted.record.cell)}")
         else:
             admission.add(found.accepted, board, scorer)
-            for sent in found.accepted:
-                print(f"{'already there' if sent.there else 'added'}: {board.place(sent.record.cell)}")
+            for accepted in found.accepted:
+                print(f"{'already there' if accepted.there else 'added'}: {board.place(accepted.record.cell)}")
     return max(report.warn_left_out(board), int(bool(found.refused)))

@@ -20,7 +20,7 @@ _PER_CENT = ("P@1", "R@100")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench ls``."""
+    """Add the arguments of ``xmcbench ls``."""
     listings = ("methods", "datasets", "layouts", "results")
     parser.add_argument("what", choices=listings, metavar="LISTING", help="methods, datasets, layouts or results")
     parser.add_argument("name", nargs="?", metavar="NAME", help="a method, to show its parameters and presets")
@@ -47,14 +47,14 @@ def _print(listing: list[dict[str, Any]]) -> None:
     from xmcbench.output.layout import laid_out
 
     columns = [name for name in listing[0] if name not in _ASIDE]
-    rows = [[_shown(entry[name], name in _PER_CENT) for name in columns] for entry in listing]
+    rows = [[_format(entry[name], name in _PER_CENT) for name in columns] for entry in listing]
     sides = ["right" if all(_is_figure(entry[name]) for entry in listing) else "left" for name in columns]
     print(laid_out(rows, [name.replace("_", " ") for name in columns], sides))
     for name in _ASIDE:
         aside: dict[str, list[str]] = {}
         for entry in listing:
             if entry.get(name):
-                aside.setdefault(_shown(entry[name]), []).append(entry.get("name") or entry["method"])
+                aside.setdefault(_format(entry[name]), []).append(entry.get("name") or entry["method"])
         if aside:
             print(f"\n{name.replace('_', ' ')}")
             for value, owners in aside.items():
@@ -76,12 +76,12 @@ def _is_figure(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def _shown(value: object, percent: bool = False) -> str:
+def _format(value: object, percent: bool = False) -> str:
     if percent and isinstance(value, float):
         return f"{100 * value:.2f}"
     if isinstance(value, dict):
-        parts = {name: each["default"] if isinstance(each, dict) else each for name, each in value.items()}
-        return " ".join(f"{name}={each}" for name, each in parts.items())
+        parts = {name: part["default"] if isinstance(part, dict) else part for name, part in value.items()}
+        return " ".join(f"{name}={part}" for name, part in parts.items())
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, float):
@@ -103,7 +103,9 @@ def _methods(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
                 "title": entry.title if method else "",
                 "pairs": method.supervision if method else "",
                 "presets": sorted(method.presets) if method else [],
-                "parameters": {name: _parameter(each) for name, each in method.parameters.items()} if method else {},
+                "parameters": {name: _parameter(declared) for name, declared in method.parameters.items()}
+                if method
+                else {},
                 "status": found.partition(":")[0],
                 "origin": entry.origin,
                 "reason": found.partition(": ")[2],
@@ -132,16 +134,17 @@ def _method(arguments: argparse.Namespace) -> int:
             "packages": method.packages,
             "presets": presets,
             "choices": method.choices,
-            "parameters": {name: _parameter(each) for name, each in declared.items()},
+            "parameters": {name: _parameter(parameter) for name, parameter in declared.items()},
         }
         print(json.dumps(document, indent=1, sort_keys=True))
         return 0
     about = method.doc.partition("\n\n")[0]
     print(f"{entry.name}: {entry.title}, pairs {method.supervision}, {entry.origin}\n\n{about}\n")
-    for name, each in declared.items():
-        facts = [each.type_name, each.range, each.unit and f"in {each.unit}", f"default {_default(each.default)}"]
+    for name, parameter in declared.items():
+        unit, default = parameter.unit and f"in {parameter.unit}", f"default {_default(parameter.default)}"
+        facts = [parameter.type_name, parameter.range, unit, default]
         print(f"{entry.name}.{name}: {', '.join(filter(None, facts))}")
-        said = " ".join(filter(None, [each.doc.text, each.doc.source and f"[{each.doc.source}]"]))
+        said = " ".join(filter(None, [parameter.doc.text, parameter.doc.source and f"[{parameter.doc.source}]"]))
         if said:
             print(_paragraph(said, "    ", "    "))
     if presets:
@@ -174,19 +177,19 @@ def _datasets(_: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     from xmcbench.data import known_datasets
 
     known = known_datasets()
-    default = next((each.slug for each in known if each.card and each.card.default), None)
+    default = next((dataset.slug for dataset in known if dataset.card and dataset.card.default), None)
     listing = []
-    for each in known:
-        counts = each.card.counts if each.card else {}
+    for dataset in known:
+        counts = dataset.card.counts if dataset.card else {}
         listing.append(
             {
-                "name": each.slug,
+                "name": dataset.slug,
                 "train": counts.get("train"),
                 "test": counts.get("test"),
                 "labels": counts.get("labels"),
-                "default": each.slug == default,
-                "status": each.problem or "ok",
-                "hint": each.hint,
+                "default": dataset.slug == default,
+                "status": dataset.problem or "ok",
+                "hint": dataset.hint,
             }
         )
     return listing, 0
@@ -222,7 +225,9 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     report.note_unknown(records, standing)
     for record in records:
         values = record.metrics[record.protocol.filter].values if record.ok else {}
-        other = {name: each for name, each in record.environment.packages.items() if here.get(name, each) != each}
+        other = {
+            name: version for name, version in record.environment.packages.items() if here.get(name, version) != version
+        }
         listing.append(
             {
                 "dataset": record.cell.dataset,

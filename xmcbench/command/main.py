@@ -25,25 +25,8 @@ from xmcbench.storage.reading import FLAG, VARIABLE
 
 #: The verbs, each a module of this package; the first line of its docstring is its line of help.
 VERBS = (
-    "run",
-    "ls",
-    "suggest",
-    "score",
-    "leaderboard",
-    "curve",
-    "compare",
-    "explain",
-    "show",
-    "power",
-    "rank",
-    "export",
-    "reproduce",
-    "ablation",
-    "confirm",
-    "clean",
-    "data",
-    "check",
-    "doctor",
+    *("run", "ls", "suggest", "score", "leaderboard", "curve", "compare", "explain", "show", "power", "rank"),
+    *("export", "reproduce", "ablation", "confirm", "clean", "data", "check", "doctor"),
 )
 
 _EPILOG = """examples:
@@ -57,8 +40,7 @@ _EPILOG = """examples:
 class Parser(argparse.ArgumentParser):
     """An argument parser with our error format: one line, a hint, exit code 2.
 
-    Flags cannot be abbreviated: some are read before parsing, and a script must mean the same after another flag has
-    been added.
+    Flags cannot be abbreviated: some are read before parsing, and new flags must not change the meaning of a script.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -71,7 +53,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"xmcbench: error: {message} (see `{self.prog} --help`)\n")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Like argparse's, but suggests the nearest choice if there is one instead of listing all."""
+        """Check a value as argparse does, but suggest the nearest choice instead of listing all."""
         choices = [str(choice) for choice in action.choices or ()]
         near = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.5)
         if action.choices is not None and value not in action.choices and near:
@@ -79,23 +61,20 @@ class Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
     def own_flags(self) -> list[str]:
-        """The flags of this parser, without those of the parsers below it."""
+        """Return the flags of this parser, without those of its commands."""
         return [flag for action in self._actions for flag in action.option_strings]
 
     def commands(self) -> dict[str, Parser]:
-        """Name -> parser of the commands below this one."""
-        found: dict[str, Parser] = {}
-        for action in self._actions:
-            if isinstance(action.choices, dict):
-                found.update(action.choices)
-        return found
+        """Return name -> parser of the commands of this parser."""
+        choices = (action.choices for action in self._actions if isinstance(action.choices, dict))
+        return {name: parser for found in choices for name, parser in found.items()}
 
     def flags(self) -> list[str]:
-        """Every flag that this parser takes, or one of the parsers below it."""
+        """Return every flag of this parser and its commands."""
         return self.own_flags() + [flag for below in self.commands().values() for flag in below.flags()]
 
     def below(self, word: str) -> Parser:
-        """The parser of a command, or this one if there is no such command."""
+        """Return the parser of a command, or this one if there is no such command."""
         return self.commands().get(word, self)
 
     def unknown(self, words: Sequence[str], given: Sequence[str]) -> NoReturn:
@@ -105,14 +84,11 @@ class Parser(argparse.ArgumentParser):
         named = word.startswith("-") and word != "--"
         near = difflib.get_close_matches(flag, self.flags(), n=1, cutoff=0.6) if named else []
         before = given[given.index(word) - 1] if word in given and given.index(word) else ""
-        if flag in near:
-            hint = ": put it after the command that takes it"
-        elif near:
-            hint = f": did you mean {near[0]}?"
+        hint = ""
+        if near:
+            hint = ": put it after the command that takes it" if flag in near else f": did you mean {near[0]}?"
         elif before.endswith(",") or word.startswith(","):
             hint = ": write a list without spaces, or in quotes: --methods tfidf,bm25"
-        else:
-            hint = ""
         self.error(f"unrecognized argument {word!r}{hint}")
 
 
@@ -138,14 +114,14 @@ class _Completion(argparse.Action):
 
 
 def _offer_values(of: argparse.ArgumentParser) -> None:
-    """Give the flags whose values are lists, so that argparse cannot check them, values for completion."""
+    """Give values for completion to flags that take lists, which argparse cannot check."""
     from xmcbench.data.catalog import known_datasets
     from xmcbench.plugins.loading import points
 
     methods = sorted(point.name for point in points())
     offered = {
         "--setting": ["ez", "fs", "full"],
-        "--dataset": [each.slug for each in known_datasets()],
+        "--dataset": [dataset.slug for dataset in known_datasets()],
         "--method": methods,
         "--methods": methods,
     }
@@ -158,7 +134,7 @@ def _offer_values(of: argparse.ArgumentParser) -> None:
 
 
 def parser() -> Parser:
-    """The whole command line."""
+    """Return the parser of the whole command line."""
     top = Parser(
         prog="xmcbench",
         description="Benchmark methods for extreme zero-shot and few-shot multi-label text classification.",
@@ -184,13 +160,13 @@ def parser() -> Parser:
         _add_common(sub)
         module.add(sub)
         for below in sub.commands().values():
-            _add_common(below, default=argparse.SUPPRESS)  # what stands before it counts too
+            _add_common(below, default=argparse.SUPPRESS)  # flags before it count, too
         sub.set_defaults(run=module.run)
     return top
 
 
 def _add_common(to: Parser, **options: Any) -> None:
-    """The flags that every command takes."""
+    """Add the flags that every command takes."""
     to.add_argument("--debug", action="store_true", help="show the traceback of errors", **options)
     to.add_argument(
         FLAG,
@@ -212,8 +188,8 @@ def _gib(text: str) -> float:
     return value
 
 
-def _parsed(words: list[str]) -> argparse.Namespace:
-    """The arguments. Exits with code 2 and an error for unrecognized words, with help if there are no words."""
+def _parse(words: list[str]) -> argparse.Namespace:
+    """Parse a command line. Exits with code 2 and an error for unrecognized words, with help if there are no words."""
     top = parser()
     if not words:
         top.print_help()
@@ -246,12 +222,12 @@ def _main(words: list[str]) -> int:
         if words and not words[0].startswith("-") and words[0] not in VERBS:
             raise UnknownName("command", words[0], VERBS)
         try:
-            grids = [_parsed(line) for line in expand(words, lambda: parser().below(words[0]).flags())]
+            grids = [_parse(line) for line in expand(words, lambda: parser().below(words[0]).flags())]
         finally:
             sys.stdout.flush()  # --help ends here
         arguments = grids[0]
         debug = arguments.debug  # a settings file may have it
-        arguments.grids = grids  # they differ in what is compared only
+        arguments.grids = grids  # options of execution are the same in all
         if arguments.max_unpacked is not None:
             os.environ[VARIABLE] = str(arguments.max_unpacked)  # for the processes of cells and of the scorer too
         code = int(arguments.run(arguments))
@@ -268,7 +244,7 @@ def _main(words: list[str]) -> int:
         print("xmcbench: interrupted; finished results are kept; run the same command to continue", file=sys.stderr)
         return 130
     except OSError as error:
-        # The machine's error, not ours: a folder without read permission, a file instead of a folder.
+        # An error of the machine: a folder without read permission, a file instead of a folder.
         if debug:
             raise
         where = f"{error.filename}: " if error.filename else ""
@@ -288,7 +264,7 @@ def _main(words: list[str]) -> int:
 
 
 def _not_utf8(words: Sequence[str]) -> str | None:
-    """The first argument with bytes that are not UTF-8, which Python reads as lone surrogates."""
+    """Return the first argument with bytes that are not UTF-8, which Python reads as lone surrogates."""
     return next((word for word in words if any("\ud800" <= letter <= "\udfff" for letter in word)), None)
 
 

@@ -16,7 +16,7 @@ from xmcbench.command import flags, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench power``."""
+    """Add the arguments of ``xmcbench power``."""
     parser.add_argument("first", nargs="?", metavar="A", help=f"{flags.ROW} (default: all pairs of rows)")
     parser.add_argument("second", nargs="?", metavar="B", help=flags.OTHER_ROW)
     parser.add_argument("--detect", type=float, required=True, metavar="POINTS", help="the difference, in points")
@@ -28,25 +28,18 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute and print."""
-    from xmcbench.analysis.power import needed
+    from xmcbench.analysis.power import find_needed
     from xmcbench.command import report
     from xmcbench.errors import UsageError
     from xmcbench.records import Store
 
     if (arguments.first is None) != (arguments.second is None):
         raise UsageError("power needs two rows, or none", "xmcbench power A B --detect 0.5")
-    store = Store(arguments.runs)
-    found = needed(
-        arguments.first,
-        arguments.second,
-        detect=arguments.detect / 100,
-        metric=arguments.metric,
-        power=arguments.power / 100,
-        store=store,
-        conditions=request.conditions(arguments),
-        filter=arguments.filter,
-    )
-    print(
-        json.dumps([each.as_json() for each in found], indent=1) if arguments.json else "\n\n\n".join(map(str, found))
-    )
+    store, rows, detect = Store(arguments.runs), (arguments.first, arguments.second), arguments.detect / 100
+    conditions, power = request.conditions(arguments), arguments.power / 100
+    found = find_needed(*rows, detect, arguments.metric, power, store, conditions, arguments.filter)
+    if arguments.json:
+        print(json.dumps([needed.as_json() for needed in found], indent=1))
+    else:
+        print(*found, sep="\n\n\n")
     return report.warn_left_out(store)

@@ -1,7 +1,7 @@
 """The progress of a run on stderr: lines that change on a terminal, and plain lines elsewhere.
 
-A line says which cell, what it does, how far it is, how fast, and how long it still takes; one more is about the whole.
-Elsewhere than on a terminal there is a line when a cell starts, one when it ends, and at most one a minute between.
+Each cell has a line with its phase, progress, speed and time left; another line is about the whole run. Elsewhere than
+on a terminal, a line is printed when a cell starts and when it ends, and at most once a minute in between.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from xmcbench.results import files_of
 from xmcbench.runner.estimate import similar_records
 
 if TYPE_CHECKING:
-    from xmcbench.progress import Report
     from xmcbench.records import Record, Store
     from xmcbench.runner.execution import Underway
     from xmcbench.runner.plan import Plan, PlannedCell
@@ -31,7 +30,7 @@ _EVERY_S = 60.0
 
 @dataclass
 class Outlook:
-    """How long the cells of a plan still take, by what similar ones took, or by the mean of those that ran."""
+    """The time that the cells of a plan still take, by similar cells, or by the mean of those that ran."""
 
     cells: int
     expected_s: dict[str, float]
@@ -39,19 +38,14 @@ class Outlook:
 
     @classmethod
     def of(cls, planned: Plan, store: Store) -> Self:
-        """The outlook at the beginning of a run."""
-        waiting = [each for each in planned.cells if each.state == "to run"]
-        last = similar_records(waiting, store)
-        known = {key: record.measured.total_s for key, record in last.items()}
-        return cls(len(waiting), {each.cell.key: known.get(each.cell.key, -1.0) for each in waiting})
+        """Return the outlook at the beginning of a run."""
+        waiting = [cell for cell in planned.cells if cell.state == "to run"]
+        known = {key: record.measured.total_s for key, record in similar_records(waiting, store).items()}
+        return cls(len(waiting), {cell.cell.key: known.get(cell.cell.key, -1.0) for cell in waiting})
 
-    def ended(self, planned: PlannedCell, seconds: float) -> None:
-        """Note that a cell has its record."""
-        self.took_s[planned.cell.key] = seconds
-
-    def left_s(self, running: Sequence[Underway]) -> float | None:
-        """Seconds until all are done; None while nothing is known about one of them."""
-        since = {each.planned.cell.key: each.since_s for each in running}
+    def seconds_left(self, running: Sequence[Underway]) -> float | None:
+        """Estimate the time until all are done; None while nothing is known about one of them."""
+        since = {cell.planned.cell.key: cell.since_s for cell in running}
         mean = fmean(self.took_s.values()) if self.took_s else -1.0
         left = 0.0
         for key, expected in self.expected_s.items():
@@ -69,7 +63,7 @@ class Display:
     def __init__(self, planned: Plan, store: Store, every_s: float = _EVERY_S) -> None:
         self._outlook = Outlook.of(planned, store)
         self._runs, self._all, self._every_s = store.root, len(planned.cells), every_s
-        self._several = len({(each.cell.dataset, each.cell.setting) for each in planned.cells}) > 1
+        self._several = len({(cell.cell.dataset, cell.cell.setting) for cell in planned.cells}) > 1
         self._live: Any = None
         self._said_at = time.monotonic()
 
@@ -91,16 +85,16 @@ class Display:
             self._live.stop()
 
     def progress(self, planned: PlannedCell, position: int, record: Record | None) -> None:
-        """Say that a cell starts (no record) or how it ended."""
+        """Print that a cell starts (no record) or how it ended."""
         if record is not None:
-            self._outlook.ended(planned, record.measured.total_s)
-            self._say(f"{self._name(planned, position)}: {_ended(record, self._runs)}")
+            self._outlook.took_s[planned.cell.key] = record.measured.total_s
+            self._say(f"{self._name(planned, position)}: {_describe_end(record, self._runs)}")
         elif self._live is None:
             self._say(f"{self._name(planned, position)}: started")
 
     def watch(self, running: Sequence[Underway]) -> None:
-        """Show how far the cells are that run."""
-        lines = [f"{self._name(each.planned, each.position)}: {_doing(each)}" for each in running]
+        """Show the progress of the running cells."""
+        lines = [f"{self._name(cell.planned, cell.position)}: {_describe(cell)}" for cell in running]
         if self._live is not None:
             from rich.text import Text
 
@@ -114,7 +108,7 @@ class Display:
         return f"[{position + 1}/{self._all}] {planned.name}{where}, seed {planned.cell.seed}"
 
     def _whole(self, running: Sequence[Underway]) -> str:
-        left_s = self._outlook.left_s(running)
+        left_s = self._outlook.seconds_left(running)
         left = f", about {duration(left_s)} left" if left_s is not None else ""
         return f"{len(self._outlook.took_s)} of {self._outlook.cells} cells done, {len(running)} running{left}"
 
@@ -128,8 +122,8 @@ class Display:
             print(line, file=sys.stderr, flush=True)
 
 
-def _ended(record: Record, runs: Path) -> str:
-    """How a cell ended, in one line."""
+def _describe_end(record: Record, runs: Path) -> str:
+    """Return the end of a cell in one line."""
     took = f"{record.measured.total_s:.1f} s"
     if record.status == "unscored":  # as are all documents of `suggest`; tables of results say why
         return f"done, {took}"
@@ -137,18 +131,15 @@ def _ended(record: Record, runs: Path) -> str:
     return said if record.ok else f"{said}: {record.reason}{files_of(record, runs)}"
 
 
-def _doing(cell: Underway) -> str:
-    """What a cell does, and how far it is."""
+def _describe(cell: Underway) -> str:
+    """Return the phase and progress of a cell."""
     report = cell.report
     if report is None:
         return f"starting, {duration(cell.since_s)}"
-    return ", ".join([report.phase, *_steps(report), duration(cell.since_s)])
-
-
-def _steps(report: Report) -> list[str]:
-    if not report.done and not report.total:
-        return []
-    share = f" ({report.done / report.total:.0%})" if report.total else ""
-    said = [f"{report.unit} {report.done}{f' of {report.total}' if report.total else ''}{share}"]
-    said += [f"{report.rate:.3g}/s"] if report.rate else []
-    return said + ([f"{duration(report.left_s)} left"] if report.left_s is not None else [])
+    said = [report.phase]
+    if report.done or report.total:
+        whole = f" of {report.total} ({report.done / report.total:.0%})" if report.total else ""
+        said.append(f"{report.unit} {report.done}{whole}")
+        said += [f"{report.rate:.3g}/s"] if report.rate else []
+        said += [f"{duration(report.left_s)} left"] if report.left_s is not None else []
+    return ", ".join([*said, duration(cell.since_s)])

@@ -17,7 +17,7 @@ from xmcbench.command import flags, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench rank``."""
+    """Add the arguments of ``xmcbench rank``."""
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     parser.add_argument(
         "--dataset",
@@ -59,7 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
     with store.noting_left_out():
         made = overall.overall(records, setting, arguments.metric, datasets, standing)
     kinds = {made.setting.kind, "ez"}  # a method that ignores pairs has its zero-shot result in any setting
-    ranked = [each for each in records if each.cell.dataset in made.datasets and each.cell.setting.kind in kinds]
+    ranked = [
+        record for record in records if record.cell.dataset in made.datasets and record.cell.setting.kind in kinds
+    ]
     report.note_unknown(ranked, standing)
     if arguments.svg:
         write_text(arguments.svg, overall.chart(made).draw())

@@ -1,4 +1,4 @@
-"""What a run prints: progress on stderr, the plan or the table on stdout."""
+"""Output of a run: progress on stderr, the plan or the table on stdout."""
 
 from __future__ import annotations
 
@@ -17,30 +17,33 @@ from xmcbench.output.layout import laid_out
 from xmcbench.output.quantities import counted, duration
 from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.records.standing import HINT
-from xmcbench.runner.estimate import Estimate, SharedWork
+from xmcbench.runner.estimate import Estimate
 from xmcbench.runner.plan import Plan, PlannedCell
 from xmcbench.runner.rows import Skipped
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
+    from xmcbench.results import Results
 
 
-def carried_out(experiment: Experiment[Shown]) -> Shown:
+def execute(experiment: Experiment[Shown]) -> Shown:
     """Execute an experiment with progress, and announce cached and stale cells."""
     planned = experiment.plan
     _warn_damaged(planned)
-    states = [each.state for each in planned.cells]
-    if finished := len(states) - states.count("to run"):
-        stale = states.count("stale")
-        said = f"{finished} of {counted(len(states), 'cell')} cached"
-        said += f"; {stale} of them stale (--refresh reruns these)" if stale else " (--force reruns them)"
-        print(f"xmcbench: {said}", file=sys.stderr)
+    states = Counter(cell.state for cell in planned.cells)
+    if finished := len(planned.cells) - states["to run"]:
+        stale = (
+            f"; {states['stale']} of them stale (--refresh reruns these)"
+            if states["stale"]
+            else " (--force reruns them)"
+        )
+        print(f"xmcbench: {finished} of {counted(len(planned.cells), 'cell')} cached{stale}", file=sys.stderr)
     with Display(planned, Store(experiment.options.runs)) as display:
         return experiment.execute(display.progress, display.watch)
 
 
-def pretrained(experiment: Run, as_json: bool = False) -> int:
-    """Do the pre-trainings of an experiment, with a line each; 1 if one failed."""
+def pretrain(experiment: Run, as_json: bool = False) -> int:
+    """Run the shared pre-training of an experiment, with a line for each; 1 if one failed."""
     from xmcbench.runner.pretraining import Pretrained
 
     def progress(planned: PlannedCell, position: int, ended: Pretrained | None) -> None:
@@ -51,30 +54,32 @@ def pretrained(experiment: Run, as_json: bool = False) -> int:
             said = done if ended.ok else f"failed: {ended.reason} (log: {ended.log})"
         print(f"{name}: {said}", file=sys.stderr, flush=True)
 
-    found = experiment.options.pretrained(experiment.plan, progress)
+    found = experiment.pretrain(progress)
     if as_json:
         lines = [
-            {"method": each.planned.name, "seed": each.planned.cell.seed, "reason": each.reason, "took_s": each.took_s}
-            for each in found
+            {"method": made.planned.name, "seed": made.planned.cell.seed, "reason": made.reason, "took_s": made.took_s}
+            for made in found
         ]
         print_json({"pretrainings": lines})
     else:
-        print(f"{sum(each.ok for each in found)} of {len(found)} pre-trainings done")
-    return 0 if all(each.ok for each in found) else 1
+        print(f"{sum(made.ok for made in found)} of {len(found)} pre-trainings done")
+    return 0 if all(made.ok for made in found) else 1
 
 
 def dry_run(experiment: Experiment[Shown], as_json: bool = False) -> int:
-    """Print what an experiment would run."""
-    planned, options = experiment.plan, experiment.options
+    """Print the plan of an experiment."""
+    planned, jobs = experiment.plan, experiment.jobs
     _warn_damaged(planned)
-    jobs = options.jobs_of(planned)
-    estimate = Estimate.of(planned, Store(options.runs))
+    estimate = Estimate.of(planned, Store(experiment.options.runs))
     if as_json:
         print_json(
             {
-                "cells": _planned_cells(planned, estimate),
+                "cells": _list_cells(planned, estimate),
                 "skipped": skipped_json(planned.skipped),
-                "shared": [_shared_json(each) for each in estimate.shared],
+                "shared": [
+                    {"method": work.method, "dataset": work.dataset, "seed": work.seed, "cells": len(work.cells)}
+                    for work in estimate.shared
+                ],
                 "estimate": {"total_s": estimate.total_s, "unmeasured": estimate.unmeasured, "jobs": jobs},
             }
         )
@@ -89,28 +94,22 @@ def check_new(path: Path, force: bool, flag: str = "--force") -> None:
         raise UsageError(f"{path} already exists", f"choose another name, or replace it with {flag}")
 
 
-def check_file(path: Path) -> None:
-    """Raise UsageError for a file that is named on the command line and is not there."""
-    if not path.exists():
-        raise UsageError(f"no file at {path}")
-
-
 def warn_left_out(store: Store) -> int:
-    """One line for every record that could not be read; 1 if there are such."""
+    """Print one line for every record that could not be read; return 1 if there is one."""
     for error in store.left_out.values():
         print(f"xmcbench: left out: {error}", file=sys.stderr)
     return 1 if store.left_out else 0
 
 
 def note_earlier(earlier: Mapping[str, int]) -> None:
-    """One line for each dataset with results on an earlier version of it, which are left out."""
+    """Print one line for each dataset with results on an earlier version of it, which are left out."""
     for dataset, number in sorted(earlier.items()):
         print(f"left out: {counted(number, 'result')} on an earlier version of {terminal(dataset)}", file=sys.stderr)
 
 
 def note_unknown(records: Iterable[Record], standing: Standing) -> None:
-    """One line for methods that are not here: whether their results are stale cannot be said."""
-    if unknown := sorted({name for each in records if each.ok for name in standing.lacking(each)}):
+    """Print one line for methods that are not here: it is unknown whether their results are stale."""
+    if unknown := sorted({name for record in records if record.ok for name in standing.lacking(record)}):
         print(
             f"xmcbench: note: whether results of {', '.join(map(terminal, unknown))} are stale is not known ({HINT})",
             file=sys.stderr,
@@ -118,14 +117,13 @@ def note_unknown(records: Iterable[Record], standing: Standing) -> None:
 
 
 def _warn_damaged(planned: Plan) -> None:
-    """One line for every cell whose record is damaged, so that it runs again."""
-    for each in planned.cells:
-        if each.damage:
-            print(f"xmcbench: {each.damage}; the cell runs again", file=sys.stderr)
+    """Print one line for every cell whose record is damaged, so that it runs again."""
+    for damage in (cell.damage for cell in planned.cells if cell.damage):
+        print(f"xmcbench: {damage}; the cell runs again", file=sys.stderr)
 
 
 def show_notes(datasets: Iterable[Dataset]) -> None:
-    """One line for everything that was left out, assumed or drawn when datasets were read."""
+    """Print one line for each item that was left out, assumed or drawn when datasets were read."""
     different = {(dataset.name, dataset.digest): dataset for dataset in datasets}.values()
     for dataset in different:
         whose = f"{dataset.name}: " if len(different) > 1 else ""
@@ -134,26 +132,26 @@ def show_notes(datasets: Iterable[Dataset]) -> None:
 
 
 def warn_skipped(skipped: Sequence[Skipped]) -> None:
-    """One line for every method that `all` leaves out."""
-    for each in skipped:
-        print(f"xmcbench: {each}", file=sys.stderr)
+    """Print one line for every method that `all` leaves out."""
+    for method in skipped:
+        print(f"xmcbench: {method}", file=sys.stderr)
 
 
-def filter_json(name: str, parts: Sequence[Any]) -> str | dict[str, str]:
-    """The filter of all results, or that of each dataset where they differ. parts: of results, each with its filter."""
-    return name or {part.records[0].cell.dataset: part.filter for part in parts}
+def results_json(results: Results) -> dict[str, Any]:
+    """Return the filter of results, or that of each dataset where they differ, and the methods that were left out."""
+    filters = {part.records[0].cell.dataset: part.filter for part in results.parts()}
+    return {"filter": results.filter or filters, "skipped": skipped_json(results.skipped)}
 
 
 def records_json(records: Sequence[Record], standing: Standing) -> list[dict[str, Any]]:
-    """Records as JSON values, each with a note: null, or why it is stale."""
+    """Return records as JSON values, with the reason why a record is stale, or null."""
     return [{**as_json(record), "problem": standing.problem(record) or None} for record in records]
 
 
 def skipped_json(skipped: Sequence[Skipped]) -> list[dict[str, Any]]:
-    """What was left out, as JSON values."""
-    return [
-        {"method": each.method, "reason": each.reason, "hint": each.hint, "where": list(each.where)} for each in skipped
-    ]
+    """Return the methods that were left out as JSON values."""
+    names = ("method", "reason", "hint", "where")
+    return [{name: getattr(method, name) for name in names} for method in skipped]
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -162,32 +160,33 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def _plan_table(planned: Plan, estimate: Estimate) -> str:
-    """What a run would do, one row per cell: its state, and the cost of the last similar cell that ran here."""
-    several = len({(each.cell.dataset, each.cell.setting) for each in planned.cells}) > 1
+    """Return the plan, one row per cell: its state, and the cost of the last similar cell that ran here."""
+    several = len({(cell.cell.dataset, cell.cell.setting) for cell in planned.cells}) > 1
     lines = []
-    for each in _planned_cells(planned, estimate):
-        seconds, memory = each["last_s"], each["last_peak_memory_bytes"]
+    for cell in _list_cells(planned, estimate):
+        seconds, memory = cell["last_s"], cell["last_peak_memory_bytes"]
         costs = [f"{seconds:.1f}", f"{memory / 2**30:.2f}"] if seconds is not None else ["", ""]
-        where = [each["dataset"], each["setting"]] if several else []
-        lines.append([each["method"], *where, each["seed"], each["state"], *costs])
+        where = [cell["dataset"], cell["setting"]] if several else []
+        lines.append([cell["method"], *where, cell["seed"], cell["state"], *costs])
     for left_out in planned.skipped:
         where = ["", ", ".join(left_out.where)] if several else []
         why = f"{left_out.reason} ({left_out.hint})" if left_out.hint else left_out.reason
         lines.append([left_out.method, *where, "", f"skipped: {why}", "", ""])
     heads = ["Method", *(["dataset", "setting"] if several else []), "seed", "state", "last s", "last peak GiB"]
-    figures = {"seed", "last s", "last peak GiB"}
-    return laid_out(lines, heads, ["right" if head in figures else "left" for head in heads])
+    return laid_out(
+        lines, heads, ["left" if head in ("Method", "dataset", "setting", "state") else "right" for head in heads]
+    )
 
 
 def _summary(planned: Plan, estimate: Estimate, jobs: int) -> str:
-    """Cells by state, what they share, and what the whole takes."""
-    states = Counter(each.state for each in planned.cells)
+    """Return the cells by state, the work that they share, and an estimate of the time."""
+    states = Counter(cell.state for cell in planned.cells)
     listed = ", ".join(f"{states[state]} {state}" for state in ("to run", "cached", "stale") if states[state])
     said = [f"{counted(len(planned.cells), 'cell')}: {listed}." if listed else "0 cells."]
-    for each in estimate.shared:
+    for work in estimate.shared:
         said.append(
-            f"The pre-training of {each.method}, seed {each.seed}, on {each.dataset} is done once for "
-            f"{counted(len(each.cells), 'cell')}."
+            f"The pre-training of {work.method}, seed {work.seed}, on {work.dataset} is done once for "
+            f"{counted(len(work.cells), 'cell')}."
         )
     if states["to run"]:
         measured = states["to run"] - estimate.unmeasured
@@ -198,24 +197,20 @@ def _summary(planned: Plan, estimate: Estimate, jobs: int) -> str:
     return "\n".join(said)
 
 
-def _planned_cells(planned: Plan, estimate: Estimate) -> list[dict[str, Any]]:
+def _list_cells(planned: Plan, estimate: Estimate) -> list[dict[str, Any]]:
     cells = []
-    for each in planned.cells:
-        last = estimate.last.get(each.cell.key)
+    for cell in planned.cells:
+        last = estimate.last.get(cell.cell.key)
         cells.append(
             {
-                "method": each.name,
-                "dataset": each.cell.dataset,
-                "setting": each.cell.setting.slug,
-                "seed": each.cell.seed,
-                "state": each.state,
-                "key": each.cell.key,
+                "method": cell.name,
+                "dataset": cell.cell.dataset,
+                "setting": cell.cell.setting.slug,
+                "seed": cell.cell.seed,
+                "state": cell.state,
+                "key": cell.cell.key,
                 "last_s": last.measured.total_s if last else None,
                 "last_peak_memory_bytes": last.measured.peak_memory_bytes if last else None,
             }
         )
     return cells
-
-
-def _shared_json(each: SharedWork) -> dict[str, Any]:
-    return {"method": each.method, "dataset": each.dataset, "seed": each.seed, "cells": len(each.cells)}

@@ -1,4 +1,4 @@
-"""Run a recorded cell again, and say whether its figures agree.
+"""Run a recorded cell again, and compare its figures.
 
 KEY is the first letters of a record's key, as on its page. On the same class of machine no figure may change by more
 than 0.05 points. On another class, no metric may differ significantly: from the recorded seeds if there are several,
@@ -18,7 +18,7 @@ from xmcbench.command.leaderboard import BOARD
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench reproduce``."""
+    """Add the arguments of ``xmcbench reproduce``."""
     parser.add_argument("key", metavar="KEY", help="the beginning of a record's key")
     parser.add_argument(
         "--runs", type=Path, metavar="DIR", help="default: ./leaderboards if there are records in it, otherwise ./runs"
@@ -41,21 +41,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run, compare, print."""
     from xmcbench.analysis.reproduction import reproduce
-    from xmcbench.records import Store
-    from xmcbench.runner.place import Place
 
-    place = Place(Store(arguments.out), request.limits(arguments), request.compute(arguments))
     found = reproduce(
         arguments.key,
-        runs=arguments.runs or _recorded(),
-        into=place,
+        # Pages of the board, in a clone of the project, print this command.
+        runs=arguments.runs or (BOARD if (BOARD / "records").is_dir() else Path("runs")),
+        into=request.target(arguments, arguments.out),
         registry=request.registry(arguments.plugin),
         dataset=request.place(arguments),
     )
     print(json.dumps(found.as_json(), indent=1) if arguments.json else found)
     return 0 if found.agrees else 1
-
-
-def _recorded() -> Path:
-    """The folder of the records: that of the board in a clone of the project, whose pages print the command."""
-    return BOARD if (BOARD / "records").is_dir() else Path("runs")

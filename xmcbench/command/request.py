@@ -1,9 +1,8 @@
-"""What the flags that commands share (``flags``) ask for."""
+"""Read the flags that commands share (``flags``)."""
 
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,97 +11,126 @@ from typing import TYPE_CHECKING, Any
 from xmcbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from xmcbench.comparison import Comparison
     from xmcbench.environment import Compute
     from xmcbench.experiment import Options
     from xmcbench.plugins.registry import Registry
     from xmcbench.records.selection import Conditions
-    from xmcbench.runner.grid import Grid
-    from xmcbench.runner.place import Limits
-    from xmcbench.runner.schedule import Jobs
+    from xmcbench.runner.place import Limits, Place
     from xmcbench.setting import Setting
 
 
 def registry(plugins: Iterable[Path] = (), time_limit_s: float | None = None) -> Registry:
-    """All methods by name. Prints a note where a plug-in file replaces an installed one."""
+    """Return all methods by name. Prints a note where a plug-in file replaces an installed one."""
     from xmcbench.plugins.registry import Registry
 
-    return noted(Registry(plugins, time_limit_s))
-
-
-def noted(registry: Registry) -> Registry:
-    """The same registry, once its notes have been printed."""
-    for note in registry.notes:
+    found = Registry(plugins, time_limit_s)
+    for note in found.notes:
         print(f"xmcbench: {note}", file=sys.stderr)
-    return registry
+    return found
+
+
+def options(arguments: argparse.Namespace) -> Options:
+    """Return how cells are executed. Raises UsageError."""
+    from xmcbench.experiment import Options
+
+    return Options(
+        arguments.runs,
+        tuple(arguments.plugin),
+        limits(arguments),
+        compute(arguments),
+        arguments.force,
+        arguments.refresh,
+        jobs=arguments.jobs,
+        cells_per_gpu=arguments.cells_per_gpu,
+        on=arguments.on,
+    )
+
+
+def limits(arguments: argparse.Namespace) -> Limits:
+    """Return the limits of a cell. Raises UsageError."""
+    from xmcbench.runner.place import Limits
+
+    return Limits(arguments.time_limit, arguments.memory_limit)
+
+
+def compute(arguments: argparse.Namespace) -> Compute:
+    """Return the device and processes of a cell."""
+    from xmcbench.environment import Compute
+
+    return Compute(arguments.device, arguments.processes)
+
+
+def target(arguments: argparse.Namespace, runs: Path) -> Place:
+    """Return where a command runs a single cell. runs: the folder of its result. Raises UsageError."""
+    from xmcbench.records import Store
+    from xmcbench.runner.place import Place
+
+    return Place(Store(runs), limits(arguments), compute(arguments))
 
 
 def conditions(arguments: argparse.Namespace) -> Conditions:
-    """Where ``add_choice`` looks for rows. Raises UsageError."""
+    """Return the conditions for rows that ``add_choice`` has read. Raises UsageError."""
     from xmcbench.records.selection import Conditions
+    from xmcbench.setting import Setting, seeds_of
 
-    return Conditions(place(arguments), chosen_setting(arguments), _chosen_seeds(arguments))
-
-
-def row_choice(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What ``add_choice`` has read, as arguments of ``compare``. Raises UsageError."""
-    named = ("setting", "ratio", "by", "filter")
-    chosen = {name: getattr(arguments, name) for name in named}
-    return {"dataset": place(arguments), **chosen, "seed": _chosen_seeds(arguments)}
+    setting = Setting.optional(arguments.setting, arguments.ratio, arguments.by)
+    return Conditions(place(arguments), setting, seeds_of(arguments.seed) if arguments.seed else None)
 
 
-def _chosen_seeds(arguments: argparse.Namespace) -> tuple[int, ...] | None:
-    return seeds(arguments.seed) if arguments.seed else None
+def comparison(arguments: argparse.Namespace, force: bool = False) -> Comparison:
+    """Compare the two rows that ``add_rows`` has read. Prints a note on methods that are not here. Raises UsageError.
+
+    force: compare across datasets or filters.
+    """
+    from xmcbench.command import report
+    from xmcbench.comparison import compare
+
+    names = ("runs", "setting", "ratio", "by", "seed", "filter")
+    chosen = {name: getattr(arguments, name) for name in names}
+    standing = registry(arguments.plugin).standing(arguments.runs)
+    rows = (arguments.first, arguments.second)
+    found = compare(*rows, dataset=place(arguments), **chosen, force=force, standing=standing)
+    report.note_unknown([*found.first.records, *found.second.records], standing)
+    return found
 
 
-def chosen_setting(arguments: argparse.Namespace) -> Setting | None:
-    """The setting that ``add_choice`` has read, None for any. Raises UsageError."""
-    from xmcbench.setting import Setting
-
-    return Setting.optional(arguments.setting, arguments.ratio, arguments.by)
-
-
-def grid(arguments: argparse.Namespace, methods: tuple[str, ...], settings: Sequence[Setting] | None = None) -> Grid:
-    """The grid of a command line. settings: default is those of --setting, --ratio and --by. Raises UsageError."""
-    from xmcbench.runner.grid import Grid
-
-    given = _settings(arguments) if settings is None else settings
-    sets = overrides(arguments.set)
-    return Grid(datasets(arguments), given, methods, arguments.preset, sets, seeds(arguments.seed))
+def grid(arguments: argparse.Namespace, methods: Sequence[str], **changes: object) -> dict[str, Any]:
+    """Return the grid of a command line, as arguments of ``xmcbench.run``. changes: other values. Raises UsageError."""
+    names = ("setting", "ratio", "by", "preset", "seed")
+    given = {name: vars(arguments).get(name) for name in names}  # a curve has no setting
+    whole = {"dataset": datasets(arguments), **given, "methods": methods, "set": overrides(arguments.set)}
+    return {**whole, **changes}
 
 
 def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """The names and places of --dataset, places with --columns, or the dataset whose card says that it is the default.
+    """Return the names and places of --dataset, places with --columns, or the dataset that its card marks as default.
 
     A path that exists is one place, even if it has a comma or ends in a space. Raises UsageError.
     """
+    from xmcbench.command.flags import texts
     from xmcbench.data.catalog import default_dataset
     from xmcbench.data.sources.finding import place_of
 
-    text = arguments.dataset
-    if text is None:
-        names: tuple[str, ...] = (default_dataset(),)
-    elif place_of(text).path.exists():
-        names = (text,)
-    else:
-        names = _names("--dataset", text, "--dataset lf-debian-2k,lf-debian-20k")
-    return _with_columns(names, arguments.columns)
+    text = arguments.dataset or default_dataset()
+    return _with_columns([text] if place_of(text).path.exists() else texts(text), arguments.columns)
 
 
-def named(arguments: argparse.Namespace) -> dict[str, str]:
-    """The places of a --dataset that may be repeated, by the name of the dataset. Raises UsageError for two of one."""
+def places_by_name(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return name -> place of the datasets of a --dataset that may be repeated. Raises UsageError for two of one."""
     from xmcbench.data.catalog import load_dataset, normalize_name
 
     found: dict[str, str] = {}
-    for each in _with_columns(arguments.dataset, arguments.columns):
-        name = load_dataset(each).name
-        other = found.setdefault(name, each)
-        if Path(normalize_name(other)).resolve() != Path(normalize_name(each)).resolve():
-            raise UsageError(f"{other} and {each} are two datasets with the name {name}", "choose one of them")
+    for place in _with_columns(arguments.dataset, arguments.columns):
+        name = load_dataset(place).name
+        other = found.setdefault(name, place)
+        if Path(normalize_name(other)).resolve() != Path(normalize_name(place)).resolve():
+            raise UsageError(f"{other} and {place} are two datasets with the name {name}", "choose one of them")
     return found
 
 
 def only_dataset(arguments: argparse.Namespace) -> str:
-    """The name or place of --dataset, for a command that takes one. Raises UsageError."""
+    """Return the name or place of --dataset, for a command that takes one. Raises UsageError."""
     first, *others = datasets(arguments)
     if others:
         raise UsageError(f"--dataset {arguments.dataset} names several datasets", f"this command takes one: {first}")
@@ -110,17 +138,17 @@ def only_dataset(arguments: argparse.Namespace) -> str:
 
 
 def place(arguments: argparse.Namespace) -> str | None:
-    """The name or place of a --dataset without a default, with --columns; None if not given. Raises UsageError."""
+    """Return the name or place of a --dataset without a default, with --columns. Raises UsageError."""
     return next(iter(_with_columns((arguments.dataset,) if arguments.dataset else (), arguments.columns)), None)
 
 
 def reference(place: str, columns: str | None) -> str:
-    """A name or place of a dataset together with --columns. Raises UsageError."""
+    """Return a name or place of a dataset together with --columns. Raises UsageError."""
     return _with_columns((place,), columns)[0]
 
 
 def _with_columns(references: Sequence[str], columns: str | None) -> tuple[str, ...]:
-    """Names as they are, and places with --columns. Raises UsageError where there are names only."""
+    """Return names as they are, and places with --columns. Raises UsageError where there are names only."""
     from xmcbench.data.catalog import is_name
     from xmcbench.data.sources.finding import reference_to
 
@@ -136,68 +164,24 @@ def _with_columns(references: Sequence[str], columns: str | None) -> tuple[str, 
         if role.strip() in found:
             raise UsageError(f"--columns names {role.strip()} twice", "give each role once")
         found[role.strip()] = column.strip()
-    names = [each for each in references if is_name(each)]
+    names = [reference for reference in references if is_name(reference)]
     if len(names) == len(references):
         raise UsageError(f"--columns is for tables, and {names[0]} is a name", "leave it out, or give a file or folder")
-    return tuple(each if each in names else reference_to(each, found) for each in references)
+    return tuple(name if name in names else reference_to(name, found) for name in references)
 
 
 def only_setting(arguments: argparse.Namespace) -> Setting:
-    """The setting of --setting, --ratio and --by, for a command that takes one. Raises UsageError."""
-    setting, *others = _settings(arguments)
+    """Return the setting of --setting, --ratio and --by, for a command that takes one. Raises UsageError."""
+    from xmcbench.setting import settings
+
+    setting, *others = settings(arguments.setting, arguments.ratio or (), arguments.by or ())
     if others:
         raise UsageError("several settings are given", f"this command takes one: {setting.title}")
     return setting
 
 
-def _settings(arguments: argparse.Namespace) -> tuple[Setting, ...]:
-    from xmcbench.setting import settings
-
-    kinds, by = arguments.setting, arguments.by
-    return settings(
-        _names("--setting", kinds, "--setting ez,full") if kinds is not None else (),
-        numbers("--ratio", arguments.ratio, "--ratio 0.01,0.05") if arguments.ratio is not None else (),
-        _names("--by", by, "--by label,pair") if by is not None else (),
-    )
-
-
-def numbers(flag: str, text: str, example: str) -> tuple[float, ...]:
-    """The numbers of a flag, each once. Raises UsageError."""
-    try:
-        return tuple(dict.fromkeys(float(each) for each in text.split(",")))
-    except ValueError:
-        raise UsageError(f"{flag} {text!r} must be comma-separated numbers", example) from None
-
-
-def _names(flag: str, text: str, example: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if not names:
-        raise UsageError(f"{flag} is empty", example)
-    return names
-
-
-def methods(text: str) -> tuple[str, ...]:
-    """The names of --methods. Raises UsageError."""
-    names = _names("--methods", text, "--methods all, or --methods tfidf,xr-linear")
-    if "all" in names and len(names) > 1:
-        raise UsageError("--methods all cannot be combined with names", "name the methods, or say all")
-    return names
-
-
-def seeds(text: str) -> tuple[int, ...]:
-    """The numbers of --seed, each once. Raises UsageError."""
-    from xmcbench.setting import check_seeds
-
-    try:
-        found = tuple(int(seed) for seed in text.split(","))
-    except ValueError:
-        raise UsageError(f"--seed {text!r} must be comma-separated integers", "--seed 0 or --seed 0,1,2") from None
-    check_seeds(found)
-    return tuple(dict.fromkeys(found))
-
-
 def overrides(words: list[str]) -> dict[str, dict[str, object]]:
-    """Method -> parameter -> value, from the words of --set; a list where it is given several. Raises UsageError."""
+    """Return method -> parameter -> value, or a list of them, from the words of --set. Raises UsageError."""
     found: dict[str, dict[str, list[str]]] = {}
     for word in words:
         target, equals, value = word.partition("=")
@@ -211,45 +195,6 @@ def overrides(words: list[str]) -> dict[str, dict[str, object]]:
     }
 
 
-def options(arguments: argparse.Namespace) -> Options:
-    """How cells run. Raises UsageError."""
-    from xmcbench.experiment import Options
-
-    return Options(
-        arguments.runs,
-        tuple(arguments.plugin),
-        limits(arguments),
-        compute(arguments),
-        arguments.force,
-        arguments.refresh,
-        jobs=_jobs(arguments.jobs) if arguments.jobs is not None else None,
-        cells_per_gpu=_at_least_one("--cells-per-gpu", arguments.cells_per_gpu),
-        on=arguments.on,
-    )
-
-
-def _jobs(text: str) -> Jobs:
-    if text == "auto":
-        return "auto"
-    try:
-        return _at_least_one("--jobs", int(text))
-    except ValueError:
-        raise UsageError(f"--jobs {text!r} is not a number", "--jobs 2, or --jobs auto") from None
-
-
-def _at_least_one(flag: str, number: int) -> int:
-    if number < 1:
-        raise UsageError(f"{flag} {number} must be at least 1")
-    return number
-
-
-def compute(arguments: argparse.Namespace) -> Compute:
-    """Where cells compute. Raises UsageError."""
-    from xmcbench.environment import Compute
-
-    return Compute(arguments.device, _at_least_one("--processes", arguments.processes))
-
-
 def check_unused(arguments: argparse.Namespace, message: str, hint: str, **defaults: object) -> None:
     """Raise UsageError for a flag that was given and would do nothing.
 
@@ -258,11 +203,3 @@ def check_unused(arguments: argparse.Namespace, message: str, hint: str, **defau
     for name, default in defaults.items():
         if getattr(arguments, name) != default:
             raise UsageError(message.format(f"--{name.replace('_', '-')}"), hint)
-
-
-def limits(arguments: argparse.Namespace) -> Limits:
-    """The limits of a cell. Raises UsageError."""
-    from xmcbench.runner.place import Limits
-
-    given = (arguments.time_limit, arguments.memory_limit)
-    return Limits(*(None if limit == math.inf else limit for limit in given))

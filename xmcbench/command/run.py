@@ -14,21 +14,15 @@ from xmcbench.command import flags, request
 from xmcbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from xmcbench.choice import Choice
     from xmcbench.results import Results
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench run``."""
+    """Add the arguments of ``xmcbench run``."""
     what = parser.add_argument_group("what is compared")
     flags.add_dataset(what)
     flags.add_setting(what, required=True, help="zero-shot, few-shot or all pairs")
-    what.add_argument(
-        "--methods",
-        default="all",
-        metavar="A,B|all",
-        help="names, each with :PRESET if needed, or all that can run (default: all)",
-    )
+    flags.add_method_names(what, "names, each with :PRESET if needed, or all that can run (default: all)")
     flags.add_methods(what)
     flags.add_config(what)
     how = parser.add_argument_group("how it runs")
@@ -39,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="I/N",
         help="run the I-th of N parts of the cells; the others run elsewhere, on the same --runs",
     )
-    how.add_argument("--only", choices=("pretrain",), help="do the pre-trainings that the cells need, and no cell")
+    how.add_argument("--only", choices=("pretrain",), help="run only the shared pre-training")
     shown = parser.add_argument_group("what is shown")
     flags.add_shown(shown)
     shown.add_argument(
@@ -49,8 +43,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan and execute; 1 if a cell failed or no cell has a result."""
+    from xmcbench.arguments import make_grids
+    from xmcbench.choice import check_choosable, choices
     from xmcbench.command import report
-    from xmcbench.experiment import Run
+    from xmcbench.experiment import plan_run
     from xmcbench.runner.shard import Shard
 
     options = request.options(arguments)
@@ -59,15 +55,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.best is not None and arguments.only is not None:
         raise UsageError(f"--best needs results, and --only {arguments.only} makes none", "leave one of them out")
     shard = Shard.parse(arguments.shard) if arguments.shard is not None else None
-    grids = [request.grid(each, request.methods(each.methods)) for each in arguments.grids]
-    planned = Run.planned(grids, options, request.noted(options.registry()), arguments.filter)
+    grids, _ = make_grids([request.grid(given, given.methods) for given in arguments.grids], options)
+    planned = plan_run(grids, options, request.registry(options.plugins, options.limits.time_s), arguments.filter)
     if arguments.best is not None:
-        from xmcbench.choice import check_choosable
-
-        check_choosable(arguments.best, (each.dataset for each in planned.plan.cells))
-    if not arguments.dry_run:  # whose table has them
+        check_choosable(arguments.best, (cell.dataset for cell in planned.plan.cells))
+    if not arguments.dry_run:  # its table has them
         report.warn_skipped(planned.plan.skipped)
-    report.show_notes(each.dataset for each in planned.plan.cells)
+    report.show_notes(cell.dataset for cell in planned.plan.cells)
     if shard is not None:
         planned = planned.part(shard)
     if not planned.plan.cells:
@@ -75,26 +69,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         return report.dry_run(planned, arguments.json)
     if arguments.only is not None:
-        return report.pretrained(planned, arguments.json)
-    results = report.carried_out(planned)
-    chosen = _best(results, arguments.best) if arguments.best is not None else []
+        return report.pretrain(planned, arguments.json)
+    results = report.execute(planned)
+    chosen = choices(results, arguments.best) if arguments.best is not None else []
     if arguments.json:
-        document = {
-            "filter": report.filter_json(planned.filter, results.parts()),
-            "records": report.records_json(results.records, results.standing),
-            "skipped": report.skipped_json(planned.plan.skipped),
-        }
-        report.print_json({**document, **({"best": [each.as_json() for each in chosen]} if chosen else {})})
+        best = {"best": [choice.as_json() for choice in chosen]} if chosen else {}
+        records = report.records_json(results.records, results.standing)
+        report.print_json({**report.results_json(results), "records": records, **best})
     else:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
         print(*shown, *results.problems(), *chosen, sep="\n\n")
     return 0 if results.ok or not planned.plan.cells else 1
-
-
-def _best(results: Results, metric: str) -> list[Choice]:
-    from xmcbench.choice import choices
-
-    return choices(results, metric)
 
 
 def _headline(part: Results) -> str:

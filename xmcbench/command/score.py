@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench score``."""
+    """Add the arguments of ``xmcbench score``."""
     parser.add_argument("--dataset", metavar="NAME|PLACE", help="dataset whose test pairs are the ground truth")
     flags.add_columns(parser)
     parser.add_argument(
@@ -82,7 +82,7 @@ def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object
     place = request.place(arguments)
     if not place:
         raise UsageError("score needs --dataset", "or --format trec --qrels FILE")
-    report.check_file(arguments.predictions)
+    _check_file(arguments.predictions)
     dataset = load_dataset(place)
     report.show_notes([dataset])
     if arguments.format == "trec":
@@ -102,7 +102,6 @@ def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object
 
 def _of_qrels(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object]]:
     from xmcbench import metrics, trec
-    from xmcbench.command import report
     from xmcbench.errors import UsageError
 
     if arguments.format != "trec" or request.place(arguments):
@@ -110,7 +109,7 @@ def _of_qrels(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object]]
     if arguments.filter not in (None, "none"):
         raise UsageError(f"--filter {arguments.filter} needs --dataset", "qrels have no filter")
     for named in (arguments.predictions, arguments.qrels):
-        report.check_file(named)
+        _check_file(named)
     names = trec.names_in(arguments.predictions, arguments.qrels)
     truth = trec.read_qrels(arguments.qrels, *names)
     predictions = trec.read_run(arguments.predictions, *names, others=True)
@@ -120,3 +119,10 @@ def _of_qrels(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object]]
         )
     scores = metrics.evaluate(predictions, truth)
     return scores, {"dataset": arguments.qrels.name, "filter": "none", "depth": predictions.k}
+
+
+def _check_file(path: Path) -> None:
+    from xmcbench.errors import UsageError
+
+    if not path.exists():
+        raise UsageError(f"no file at {path}")

@@ -1,4 +1,4 @@
-"""A TOML file of settings: the same names as the flags, read by the same parser.
+"""A TOML file of settings: their names are those of the flags, and the same parser reads them.
 
     dataset = "lf-debian-2k"
     setting = "fs"
@@ -9,10 +9,10 @@
     pseudo_labels = 5
 
 is ``--dataset lf-debian-2k --setting fs --ratio 0.01 --methods tfidf,xr-linear --seed 0,1,2
---set xr-linear.pseudo_labels=5``. Flags on the command line override the file. A list of values of a parameter is a row
-each.
+--set xr-linear.pseudo_labels=5``. Flags on the command line override the file. A list of values gives one row
+for each value.
 
-Cells that are not a full product are written as [[grid]] tables, each with what differs from the settings above it:
+Cells that are not a full product are written as [[grid]] tables, each with the settings that differ from those above:
 
     dataset = ["lf-debian-2k", "lf-debian-20k"]
     [[grid]]
@@ -27,9 +27,9 @@ Cells that are not a full product are written as [[grid]] tables, each with what
 
 from __future__ import annotations
 
+import argparse
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from itertools import pairwise
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,64 +37,52 @@ from xmcbench.errors import UnknownName, UsageError
 from xmcbench.storage.reading import read_text
 
 _FLAG, _GRID = "--config", "grid"
-#: What the grids of one file can differ in. The rest is how cells run and what is shown, which is one for all.
+#: The settings in which the grids of one file can differ. All others, such as how cells run, are shared.
 _OF_A_GRID = ("dataset", "columns", "setting", "ratio", "by", "methods", "preset", "set", "seed")
 #: The flags that take a list, separated by commas.
 _LISTS = ("dataset", "columns", "setting", "ratio", "ratios", "by", "methods", "seed", "metric")
-#: What only the few-shot setting has.
+#: The settings of the few-shot setting alone.
 _OF_FEW_SHOT = ("ratio", "by")
 
 
 def expand(words: list[str], flags: Callable[[], Iterable[str]]) -> list[list[str]]:
-    """The command lines that a command line stands for, one for each grid of the settings file, whose contents replace
-    ``--config FILE``. flags: those of the command, which the file may set. Raises UsageError."""
-    given = [word for word in words if word == _FLAG or word.startswith(f"{_FLAG}=")]
-    if len(given) > 1:
+    """Return the command lines that a command line stands for, one for each grid of the settings file.
+
+    The contents of the file replace ``--config FILE``. flags: those of the command, which the file may set. Raises
+    UsageError.
+    """
+    paths, rest = _take(words, _FLAG)
+    if len(paths) > 1:
         raise UsageError(f"{_FLAG} is given more than once", "one file holds all settings")
-    if not given or _FLAG not in flags():
-        return [words]  # a command without --config says so itself
-    for position, word in enumerate(words):
-        if word == _FLAG and position + 1 < len(words):
-            return _insert(words[:position] + words[position + 2 :], Path(words[position + 1]), flags())
-        if word.startswith(f"{_FLAG}="):
-            return _insert(words[:position] + words[position + 1 :], Path(word.partition("=")[2]), flags())
-    return [words]
-
-
-def _insert(words: list[str], path: Path, flags: Iterable[str]) -> list[list[str]]:
-    settings = _read(path)
-    grids = settings.pop(_GRID, [{}])
-    if grids == []:
-        raise UsageError(f"{path}: grid is empty", "leave it out, or write a [[grid]] table for each grid")
-    if not isinstance(grids, list) or not all(isinstance(each, dict) for each in grids):
-        raise UsageError(f"{path}: grid must be an array of tables", "write [[grid]] above each of them")
-    known = {flag.removeprefix("--") for flag in flags if flag.startswith("--")}
-    for name in (name for part in (settings, *grids) for name in part if name not in known):
-        raise UnknownName("key", name, known, where=f"in {path}")
-    for name in (name for grid in grids for name in grid if name not in _OF_A_GRID):
-        raise UsageError(f"{path}: {name} cannot differ between grids", f"write it above the first [[{_GRID}]]")
-    wanted = {"setting": given[-1]} if (given := _values(words, "--setting")) else {}
+    if not paths or paths[0] is None or _FLAG not in flags():
+        return [words]  # the parser of the command says what is wrong
+    path, (verb, *rest) = Path(paths[0]), rest
+    settings, grids = _read(path, {flag.removeprefix("--") for flag in flags() if flag.startswith("--")})
+    setting = _take(rest, "--setting")[0]
+    chosen = {"setting": setting[-1]} if setting and setting[-1] else {}
+    merged = [_inherit(_merge(settings, grid, path), chosen) for grid in grids]
+    few = ["fs" in (chosen or values).get("setting", "fs") for values in merged]
+    # A grid without few-shot settings takes nothing about them from the command line, if another grid has some.
+    others = _take(rest, *(f"--{name}" for name in _OF_FEW_SHOT))[1] if any(few) else rest
+    given = {value.partition("=")[0] for value in _take(rest, "--set")[0] if value}
     # Right after the verb: later flags on the command line win.
-    merged = [_above(_merged(settings, grid, path), wanted) for grid in grids]
-    few = ["fs" in (wanted or each).get("setting", "fs") for each in merged]
     return [
-        words[:1] + _flags(each, _given(words), path) + (words[1:] if one or not any(few) else _of_all(words[1:]))
-        for each, one in zip(merged, few, strict=True)
+        [verb, *_to_flags(values, given, path), *(rest if is_few else others)]
+        for values, is_few in zip(merged, few, strict=True)
     ]
 
 
-def _of_all(words: list[str]) -> list[str]:
-    """The words of the command line without those about few-shot settings, for a grid that has none of them."""
-    flags = [f"--{name}" for name in sorted(_OF_FEW_SHOT)]
-    kept, after_flag = [], False
-    for word in words:
-        if not after_flag and word not in flags and word.partition("=")[0] not in flags:
-            kept.append(word)
-        after_flag = word in flags
-    return kept
+def _take(words: list[str], *flags: str) -> tuple[list[str | None], list[str]]:
+    """Return the values of flags on a command line, None for a missing value, and the other words."""
+    taker = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for flag in flags:
+        taker.add_argument(flag, dest="values", action="append", nargs="?", default=[])
+    found, others = taker.parse_known_args(words)
+    return found.values, others
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, known: Collection[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the settings of a file, and its grids. known: names of settings. Raises UsageError."""
     try:
         settings = tomllib.loads(read_text(path))
     except OSError as error:
@@ -103,61 +91,57 @@ def _read(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is not TOML: {error}") from error
     if _FLAG.removeprefix("--") in settings:
         raise UsageError(f"{path}: a settings file cannot include another", "put all settings into one file")
-    return settings
+    grids = settings.pop(_GRID, [{}])
+    if grids == []:
+        raise UsageError(f"{path}: grid is empty", "leave it out, or write a [[grid]] table for each grid")
+    if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
+        raise UsageError(f"{path}: grid must be an array of tables", "write [[grid]] above each of them")
+    for name in (name for part in (settings, *grids) for name in part if name not in known):
+        raise UnknownName("key", name, known, where=f"in {path}")
+    for name in (name for grid in grids for name in grid if name not in _OF_A_GRID):
+        raise UsageError(f"{path}: {name} cannot differ between grids", f"write it above the first [[{_GRID}]]")
+    return settings, grids
 
 
-def _merged(settings: Mapping[str, Any], grid: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The settings of a grid: its own, and those above it."""
-    for each in (settings, grid):
-        values = each.get("set", {})
+def _merge(settings: Mapping[str, Any], grid: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return the settings of a grid: its own, and those above it."""
+    for part in (settings, grid):
+        values = part.get("set", {})
         if not isinstance(values, dict) or not all(isinstance(value, dict) for value in values.values()):
             raise UsageError(f"{path}: set must be a table of tables", "write [set.tfidf], then max_df = 0.9")
     common, own = settings.get("set", {}), grid.get("set", {})
     sets = {method: {**common.get(method, {}), **own.get(method, {})} for method in (*common, *own)}
-    return {**_above(settings, grid), **grid, **({"set": sets} if sets else {})}
+    return {**_inherit(settings, grid), **grid, **({"set": sets} if sets else {})}
 
 
-def _above(settings: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings above those that are chosen: where few-shot is not among the settings, no ratio is inherited."""
+def _inherit(settings: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that hold for chosen ones, too: without few-shot, no ratio."""
     dropped = _OF_FEW_SHOT if "fs" not in chosen.get("setting", "fs") else ()
     return {name: value for name, value in settings.items() if name not in dropped}
 
 
-def _values(words: list[str], flag: str) -> list[str]:
-    """The values of a flag on the command line, in their order."""
-    pairs = pairwise([*words, ""])
-    return [
-        word.removeprefix(f"{flag}=") if word != flag else value
-        for word, value in pairs
-        if word == flag or word.startswith(f"{flag}=")
-    ]
-
-
-def _given(words: list[str]) -> set[str]:
-    """METHOD.PARAM of every --set on the command line: the file says nothing about these."""
-    return {value.partition("=")[0] for value in _values(words, "--set")}
-
-
-def _flags(settings: Mapping[str, Any], given: set[str], path: Path) -> list[str]:
+def _to_flags(settings: Mapping[str, Any], given: Collection[str], path: Path) -> list[str]:
+    """Return settings as flags. given: METHOD.PARAM of every --set on the command line, which wins over the file."""
     flags: list[str] = []
     for name, value in settings.items():
+        values = value if isinstance(value, list) else [value]
         if name == "set":
-            for method, values in value.items():
-                for parameter, each in values.items():
-                    if each == []:
-                        raise UsageError(f"{path}: {method}.{parameter} has no value", "give one, or several")
-                    if f"{method}.{parameter}" not in given:
-                        several = each if isinstance(each, list) else [each]
-                        flags += [f"--set={method}.{parameter}={_text(one)}" for one in several]
-        elif any(isinstance(each, dict) for each in (value if isinstance(value, list) else [value])):
+            targets = [(f"{method}.{name}", of) for method, table in value.items() for name, of in table.items()]
+            for target, of_parameter in targets:
+                several = of_parameter if isinstance(of_parameter, list) else [of_parameter]
+                if not several:
+                    raise UsageError(f"{path}: {target} has no value", "give one, or several")
+                if target not in given:
+                    flags += [f"--set={target}={_to_text(one)}" for one in several]
+        elif any(isinstance(one, dict) for one in values):
             example = '"text=abstract,labels=subjects"' if name == "columns" else "VALUE"
             raise UsageError(f"{path}: {name} cannot be a table", f"write {name} = {example}")
         elif name == "plugin":
-            flags += [f"--plugin={each}" for each in (value if isinstance(value, list) else [value])]
+            flags += [f"--plugin={file}" for file in values]
         elif value is True:
             flags.append(f"--{name}")
         elif value is not False:
-            texts = [_text(each) for each in value] if isinstance(value, list) else [_text(value)]
+            texts = [*map(_to_text, values)]
             if len(texts) > 1 and name not in _LISTS:
                 raise UsageError(f"{path}: {name} takes one value, and there are {len(texts)}", "give one of them")
             if len(texts) > 1 and (commas := [text for text in texts if "," in text]):
@@ -166,5 +150,5 @@ def _flags(settings: Mapping[str, Any], given: set[str], path: Path) -> list[str
     return flags
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -16,7 +16,7 @@ from xmcbench.command import flags, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench show``."""
+    """Add the arguments of ``xmcbench show``."""
     parser.add_argument("method", metavar="METHOD", help=flags.ROW)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--instance", metavar="UID", help="a test instance of the dataset")
@@ -35,13 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.errors import UsageError
     from xmcbench.records import Store
-    from xmcbench.runner.place import Place
 
-    store = Store(arguments.runs)
-    chosen = request.row_choice(arguments)
-    name = chosen.pop("filter")
-    chosen["setting"] = request.chosen_setting(arguments)
-    del chosen["ratio"], chosen["by"]
+    store, conditions = Store(arguments.runs), request.conditions(arguments)
     registry = request.registry(arguments.plugin)
     if arguments.instance is not None:
         unused, hint = "{} can only be used with --text", "--instance reads a stored result and runs nothing"
@@ -50,17 +45,17 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.method,
             arguments.instance,
             store=store,
-            **chosen,
-            filter=name,
+            conditions=conditions,
+            filter_name=arguments.filter,
             k=arguments.k,
             standing=registry.standing(arguments.runs),
         )
     else:
-        if name is not None:
+        if arguments.filter is not None:
             raise UsageError("--filter can only be used with --instance", "--text is not an instance of the dataset")
-        place = Place(store, request.limits(arguments), request.compute(arguments))
+        place = request.target(arguments, arguments.runs)
         shown = prediction.show_text(
-            arguments.method, arguments.text, place=place, registry=registry, **chosen, k=arguments.k
+            arguments.method, arguments.text, place=place, registry=registry, conditions=conditions, k=arguments.k
         )
     print(json.dumps(shown.as_json(), indent=1) if arguments.json else shown)
     return report.warn_left_out(store)

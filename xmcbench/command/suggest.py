@@ -25,10 +25,10 @@ _HEADER = ("uid", "rank", "score", "label_uid", "label")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench suggest``."""
+    """Add the arguments of ``xmcbench suggest``."""
     what = parser.add_argument_group("what is suggested")
     flags.add_dataset(what, several=False)
-    what.add_argument("--method", required=True, metavar="M", help="name, with :PRESET if needed")
+    what.add_argument("--method", type=flags.texts, required=True, metavar="M", help="name, with :PRESET if needed")
     what.add_argument(
         "--documents",
         metavar="PLACE",
@@ -50,11 +50,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the cell and write the file; 1 if the cell fails."""
-    from xmcbench.analysis.rankings import filtered
+    from xmcbench.analysis.rankings import load_filtered
+    from xmcbench.arguments import make_grids
     from xmcbench.command import report
     from xmcbench.data.catalog import load_dataset
     from xmcbench.data.sources.finding import reference_to
-    from xmcbench.experiment import Run
+    from xmcbench.experiment import plan_run
     from xmcbench.records import Store
 
     if not 1 <= arguments.k <= 100:
@@ -65,14 +66,16 @@ def run(arguments: argparse.Namespace) -> int:
     report.check_new(arguments.out, arguments.overwrite, "--overwrite")
     _check_out(arguments.out, place)
     options = request.options(arguments)
-    registry, (method,) = request.noted(options.registry()), _one(arguments.method)
+    registry, (method, *others) = request.registry(options.plugins, options.limits.time_s), arguments.method
+    if others or method == "all":
+        raise UsageError(f"--method {','.join(arguments.method)!r} is not one method", "see `xmcbench ls methods`")
     dataset = load_dataset(place)
     _check_uids(dataset)
     if arguments.setting is None:
         needs = registry[method.partition(":")[0]].usable().supervision
-        arguments.setting = "ez" if needs == "unused" or not dataset.train_corpus.pairs else "full"
-    wanted = replace(request.grid(arguments, (method,)), datasets=(place,))
-    planned = Run.planned([wanted], options, registry, None)
+        arguments.setting = ["ez" if needs == "unused" or not dataset.train_corpus.pairs else "full"]
+    grids, _ = make_grids([request.grid(arguments, [method], dataset=place)], options)
+    planned = plan_run(grids, options, registry, None)
     report.warn_skipped(planned.plan.skipped)
     report.show_notes([dataset])
     if not planned.plan.cells:
@@ -84,12 +87,12 @@ def run(arguments: argparse.Namespace) -> int:
         )
     store = Store(options.runs)
     if (cached := planned.plan.cells[0].record) and not _has_predictions(cached, store):
-        planned = Run.planned([wanted], replace(options, force=True), registry, None)
-    (record,) = report.carried_out(planned).records
+        planned = plan_run(grids, replace(options, force=True), registry, None)
+    (record,) = report.execute(planned).records
     if record.predictions is None:
         print(f"xmcbench: {record.name}: {record.status}: {record.reason}", file=sys.stderr)
         return 1
-    predictions = filtered(record, store, dataset, dataset.choose_filter(arguments.filter))
+    predictions = load_filtered(record, store, dataset, dataset.choose_filter(arguments.filter))
     empty = write(arguments.out, dataset, predictions, arguments.k)
     without = f"; {empty:,} of them without a suggestion" if empty else ""
     documents = counted(len(dataset.test), "document")
@@ -98,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_out(out: Path, place: str) -> None:
-    """Raise UsageError for a file that would be read as a part of the dataset from then on."""
+    """Raise UsageError for a file that would later be read as a part of the dataset."""
     from xmcbench.data.sources.finding import place_of
     from xmcbench.data.sources.tables import PARTS
 
@@ -110,40 +113,40 @@ def _check_out(out: Path, place: str) -> None:
 
 
 def _has_predictions(record: Record, store: Store) -> bool:
-    """Whether they are there, and those of the record: `xmcbench clean` removes predictions, and the result stays."""
-    from xmcbench.analysis.rankings import stored
+    """Return whether the predictions of a record are there: `xmcbench clean` removes them, but not the record."""
+    from xmcbench.analysis.rankings import load_stored
 
     try:
-        return stored(record, store) is not None
+        return load_stored(record, store) is not None
     except StorageError as error:
         print(f"xmcbench: {error.message}; the cell runs again", file=sys.stderr)
         return False
 
 
 def _check_uids(dataset: Dataset) -> None:
-    """Note the uids that are not written as they are, since they would act in a terminal or a spreadsheet.
+    """Print a note on uids that would act in a terminal or a spreadsheet, so that they are changed in the file.
 
     Raises DataError for a uid that the file cannot hold.
     """
     changed = []
-    for what, texts in (("document", dataset.test), ("label", dataset.labels)):
+    for noun, texts in (("document", dataset.test), ("label", dataset.labels)):
         for uid in texts.uids:
-            if any(each in uid for each in "\t\r\n"):
+            if any(sign in uid for sign in "\t\r\n"):
                 raise DataError(
-                    f"the uid {uid[:60]!r} of a {what} has a tab or a line break, which a TSV file cannot hold",
+                    f"the uid {uid[:60]!r} of a {noun} has a tab or a line break, which a TSV file cannot hold",
                     "change the uid; in a table without labels.csv, it is the text of the label",
                 )
             if tsv(uid) != uid:
                 changed.append(uid)
     if changed:
-        what = "uids that would act in a terminal or a spreadsheet are changed in the file"
-        print(f"xmcbench: note: {what}: {len(changed):,}, such as {changed[0][:60]!r}", file=sys.stderr)
+        note = "uids that would act in a terminal or a spreadsheet are changed in the file"
+        print(f"xmcbench: note: {note}: {len(changed):,}, such as {changed[0][:60]!r}", file=sys.stderr)
 
 
 def write(path: Path, dataset: Dataset, predictions: TopK, k: int) -> int:
-    """Write a line for each suggested label; returns the number of documents without one.
+    """Write a line for each suggested label, inert in terminals and spreadsheets.
 
-    The text of a label is one line. What would act in a terminal or a spreadsheet is made inert.
+    Returns the number of documents without a suggestion.
     """
     from xmcbench.data.sources.text_lines import one_line
     from xmcbench.storage.atomic import atomic_file
@@ -160,10 +163,3 @@ def write(path: Path, dataset: Dataset, predictions: TopK, k: int) -> int:
                     cells = (tsv(uid), str(rank), f"{score:.6g}", uids[label], texts[label])
                     stream.write(("\t".join(cells) + "\n").encode())
     return empty
-
-
-def _one(text: str) -> tuple[str]:
-    names = request.methods(text)
-    if len(names) != 1 or names[0] == "all":
-        raise UsageError(f"--method {text!r} is not one method", "see `xmcbench ls methods`")
-    return (names[0],)

@@ -1,4 +1,4 @@
-"""The streams of the command line: always there, in any encoding, and inert whatever is printed."""
+"""The streams of the command line, which are always open, take any character, and are inert."""
 
 from __future__ import annotations
 
@@ -12,32 +12,31 @@ from xmcbench.output.escaping import terminal
 
 
 class Inert:
-    """A text stream without control characters, whatever is written to it: names and messages can hold some.
+    """A text stream that spells out control characters, which names and messages can have.
 
-    Everything but writing is the stream's own. stream: the one below, for escape sequences that are meant.
+    stream: the stream below, for intended escape sequences.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        """Write text whose control characters are spelled out; returns the number of characters given."""
-        with self._ignoring_broken_pipes():
+        """Write text with control characters spelled out; return the number of given characters."""
+        with self._ignore_broken_pipes():
             self.stream.write(terminal(text))
         return len(text)
 
     def flush(self) -> None:
         """Write what is held back."""
-        with self._ignoring_broken_pipes():
+        with self._ignore_broken_pipes():
             self.stream.flush()
 
     def writelines(self, lines: Any) -> None:
         """Write several texts."""
-        for line in lines:
-            self.write(line)
+        self.write("".join(lines))
 
     @contextmanager
-    def _ignoring_broken_pipes(self) -> Iterator[None]:
+    def _ignore_broken_pipes(self) -> Iterator[None]:
         """Discard the output once its reader has gone (`xmcbench ls | head`): the exit code does not depend on it."""
         try:
             yield
@@ -52,7 +51,7 @@ class Inert:
 
 @contextmanager
 def inert_streams() -> Iterator[None]:
-    """In the block, stdout and stderr exist, take every character, and let none act on a terminal."""
+    """Make stdout and stderr exist, take every character, and be inert, within the block."""
     _open_closed_descriptors()
     before = sys.stdout, sys.stderr
     try:
@@ -63,8 +62,7 @@ def inert_streams() -> Iterator[None]:
 
 
 def _open_closed_descriptors() -> None:
-    """Put the null device where a standard stream is closed: the next file opened would take its number, and be
-    written into by whatever prints."""
+    """Open the null device for closed standard streams: otherwise the next opened file would receive their output."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

@@ -15,8 +15,8 @@ from xmcbench.data.sealing import check_open
 from xmcbench.data.sources.source import TEST_FILTER
 from xmcbench.data.store import Corpus, get_cached
 from xmcbench.errors import DataError, UsageError
-from xmcbench.metrics.filters import longest
-from xmcbench.metrics.propensity import MIN_INSTANCES
+from xmcbench.metrics.labels import MIN_INSTANCES
+from xmcbench.metrics.ranks import longest_filter
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.fingerprint import fingerprint
@@ -174,7 +174,7 @@ class Dataset:
     @cached_property
     def longest_filter(self) -> int:
         """The maximum number of predictions that a filter removes from a row: k + this many have to be kept."""
-        return max(longest(self.filter(kind)) for kind in self.filters)
+        return max(longest_filter(self.filter(kind)) for kind in self.filters)
 
     @cached_property
     def _own(self) -> np.ndarray:

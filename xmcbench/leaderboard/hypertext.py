@@ -48,7 +48,7 @@ def table(made: Table, sources: Sequence[Source], anchor: str) -> str:
         f'<li id="{html(anchor)}-{letter}"><sup>{letter}</sup> {html(note)}</li>' for letter, note in marks.lettered
     )
     label = f"{made.caption or made.name}"
-    return document.scrolling(label, whole) + (f'\n<ul class="notes">{notes}</ul>' if notes else "")
+    return document.make_scrollable(label, whole) + (f'\n<ul class="notes">{notes}</ul>' if notes else "")
 
 
 def _kinds(line: TableLine) -> str:

@@ -147,7 +147,7 @@ def _markdown() -> MarkdownIt:
 def _around_table(before: Sequence[Token]) -> tuple[str, str]:
     """The beginning and the end of a table that scrolls by itself; its number tells it apart for a screen reader."""
     number = 1 + sum(token.type == "table_close" for token in before)
-    begin, end = document.scrolling(f"table {number} of the remarks", "\n").split("\n")
+    begin, end = document.make_scrollable(f"table {number} of the remarks", "\n").split("\n")
     return f"{begin}<table>\n", f"</table>{end}\n"
 
 

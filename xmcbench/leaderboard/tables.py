@@ -138,7 +138,7 @@ def without_switches(name: str, switches: Iterable[str]) -> str:
 
 
 def group_table(rows: Sequence[Row], groups: Sequence[str], name: str, caption: str) -> Table:
-    """Some metrics of each group of labels (see ``xmcbench.metrics.views``), side by side."""
+    """Some metrics of each group of labels (see ``xmcbench.metrics.labels``), side by side."""
     rows = [row for row in rows if all(group in row.views for group in groups)]
     pairs = [(group, metric) for group in groups for metric in OF_GROUPS]
     measured = _cells_with_ranks([[row.views[group][metric] for group, metric in pairs] for row in rows])

@@ -11,17 +11,14 @@ Only numpy is imported until a function needs scipy.
 
 from __future__ import annotations
 
-from xmcbench.metrics import filters, invariants
+from xmcbench.metrics import invariants
 from xmcbench.metrics.bootstrap import Interval
-from xmcbench.metrics.corrections import holm
 from xmcbench.metrics.evaluation import Scores, evaluate, evaluate_ranks
-from xmcbench.metrics.paired import Difference, compare
-from xmcbench.metrics.propensity import inverse_propensity, inverse_propensity_of, label_frequency
+from xmcbench.metrics.labels import inverse_propensity, inverse_propensity_of, label_frequency, label_groups
+from xmcbench.metrics.paired import Difference, compare, holm
 from xmcbench.metrics.protocol import DEPTH, METRICS, SUMMARY, VERSION, Metric
-from xmcbench.metrics.ranks import true_ranks
+from xmcbench.metrics.ranks import TruePairs, true_ranks
 from xmcbench.metrics.seeds import half_width
-from xmcbench.metrics.true_pairs import TruePairs
-from xmcbench.metrics.views import label_views
 
 __all__ = [
     "DEPTH",
@@ -36,13 +33,12 @@ __all__ = [
     "compare",
     "evaluate",
     "evaluate_ranks",
-    "filters",
     "half_width",
     "holm",
     "invariants",
     "inverse_propensity",
     "inverse_propensity_of",
     "label_frequency",
-    "label_views",
+    "label_groups",
     "true_ranks",
 ]

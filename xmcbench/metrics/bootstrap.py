@@ -1,4 +1,4 @@
-"""Bootstrap: how much a value would move with another draw of test rows.
+"""Bootstrap: the variation of a value with other draws of test rows.
 
 The intervals are BCa intervals (Efron, 1987, "Better Bootstrap Confidence Intervals"; DiCiccio and Efron, 1996,
 "Bootstrap Confidence Intervals"). They are percentiles of the bootstrap values, like percentile intervals, but the two
@@ -18,7 +18,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Samples drawn, and how many for more than _MANY_ROWS rows, where intervals are narrow and a sample is dear.
+#: Samples drawn, and the number for more than _MANY_ROWS rows, where intervals are narrow and samples expensive.
 SAMPLES, SAMPLES_OF_MANY_ROWS = 1_000, 200
 _MANY_ROWS = 200_000
 
@@ -45,7 +45,7 @@ class Interval(NamedTuple):
 
 
 def samples_for(rows: int) -> int:
-    """How many samples are drawn of so many rows."""
+    """Return the number of samples that are drawn of so many rows."""
     return SAMPLES_OF_MANY_ROWS if rows > _MANY_ROWS else SAMPLES
 
 
@@ -54,7 +54,7 @@ def intervals(
     denominators: Mapping[str, NDArray[np.float64]],
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """Interval of each named value, with all values resampled together: the same rows in every sample.
+    """Return the interval of each named value, with all values resampled together: the same rows in every sample.
 
     A value is sum(numerator) / sum(denominator) over the rows, float64 [rows] each; a name without a denominator is a
     mean over the rows. Denominators are positive. The numbers depend on ``seed`` and the rows, not on which other
@@ -66,7 +66,7 @@ def intervals(
     rows = len(columns)
     if not rows:
         return {}
-    sums = _resampled(columns, seed)
+    sums = _resample(columns, seed)
     sums_of_denominators = dict(zip(denominators, sums[:, len(numerators) :].T, strict=True))
     found = {}
     for position, (name, numerator) in enumerate(numerators.items()):
@@ -75,8 +75,8 @@ def intervals(
     return found
 
 
-def _resampled(columns: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    """Sums over resampled rows, float64 [samples, columns], of the columns [rows, columns]."""
+def _resample(columns: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+    """Return sums over resampled rows, float64 [samples, columns], of the columns [rows, columns]."""
     sums = np.empty((samples_for(len(columns)), columns.shape[1]))
     start = 0
     for weights in _weights(len(columns), seed):
@@ -86,22 +86,22 @@ def _resampled(columns: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
 
 
 def _weights(rows: int, seed: int) -> Iterator[NDArray[np.uint8]]:
-    """How often each row is drawn in each sample, uint8 [samples, rows], in blocks."""
+    """Yield the number of times that each row is drawn in each sample, uint8 [samples, rows], in blocks."""
     samples, step = samples_for(rows), max(1, _BLOCK // rows)
     if samples * rows > _KEPT:
-        yield from _drawn(rows, seed, samples, step)
+        yield from _draw(rows, seed, samples, step)
         return
     found = _kept.pop((rows, seed), None)
     if found is None:
-        found = np.concatenate([*_drawn(rows, seed, samples, step)])
+        found = np.concatenate([*_draw(rows, seed, samples, step)])
     _kept[rows, seed] = found
-    while sum(each.nbytes for each in _kept.values()) > _KEPT:
+    while sum(weights.nbytes for weights in _kept.values()) > _KEPT:
         _kept.popitem(last=False)
     for start in range(0, samples, step):
         yield found[start : start + step]
 
 
-def _drawn(rows: int, seed: int, samples: int, step: int) -> Iterator[NDArray[np.uint8]]:
+def _draw(rows: int, seed: int, samples: int, step: int) -> Iterator[NDArray[np.uint8]]:
     # RandomState's streams are frozen by numpy's policy, those of Generator are not.
     random = np.random.RandomState(seed)
     for start in range(0, samples, step):
@@ -115,7 +115,7 @@ def _drawn(rows: int, seed: int, samples: int, step: int) -> Iterator[NDArray[np
 def _interval(
     values: NDArray[np.float64], numerator: NDArray[np.float64], denominator: NDArray[np.float64]
 ) -> Interval:
-    """The interval of sum(numerator) / sum(denominator), float64 [rows] each, from its bootstrap values [samples]."""
+    """Return the interval of sum(numerator) / sum(denominator), float64 [rows], from its bootstrap values [samples]."""
     divisor = float(denominator.sum())
     value = float(numerator.sum()) / divisor
     rounding = _ROUNDING * float(np.abs(numerator).sum()) / divisor
@@ -128,12 +128,12 @@ def _interval(
     influence = (numerator - value * denominator) / divisor
     scale = float(np.sqrt((influence**2).sum()))
     acceleration = float(((influence / scale) ** 3).sum()) / 6 if scale > rounding else 0.0
-    low, high = np.percentile(values, [100 * _corrected(level, bias, acceleration) for level in (0.025, 0.975)])
+    low, high = np.percentile(values, [100 * _correct(level, bias, acceleration) for level in (0.025, 0.975)])
     return Interval(min(float(low), value), max(float(high), value), float(values.std(ddof=1)))
 
 
-def _corrected(level: float, bias: float, acceleration: float) -> float:
-    """The level at which BCa takes the percentile where a percentile interval takes that of ``level``."""
+def _correct(level: float, bias: float, acceleration: float) -> float:
+    """Return the level of the percentile that BCa takes instead of ``level``."""
     # The denominator is positive: the acceleration is at most 1/6, and the bias at most 3.3 with 1,000 samples.
     shifted = bias + _NORMAL.inv_cdf(level)
     return _NORMAL.cdf(bias + shifted / (1 - acceleration * shifted))

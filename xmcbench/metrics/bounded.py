@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench.metrics.behrens_fisher import LEVEL
-from xmcbench.metrics.flips import Verdict
+from xmcbench.metrics.flips import LEVEL, Verdict
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmcbench.errors import DataError, MethodError
-from xmcbench.metrics import bootstrap, ranking
+from xmcbench.metrics import bootstrap
 from xmcbench.metrics.bootstrap import Interval
 from xmcbench.metrics.protocol import DEPTH, METRICS
-from xmcbench.metrics.ranks import true_ranks
-from xmcbench.metrics.true_pairs import TruePairs
+from xmcbench.metrics.ranks import TruePairs, top_sums, true_ranks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,17 +39,17 @@ class Scores:
     attainable: dict[str, NDArray[np.float64]]
 
     def contributions(self, metric: str) -> NDArray[np.float64]:
-        """What each scored row adds to the value, float64 [scored]; the mean is the value, up to rounding."""
+        """Return the part of each scored row in the value, float64 [scored]; the mean is the value, up to rounding."""
         found = self.per_instance[metric]
         return found / self.attainable[metric].mean() if metric in self.attainable else found
 
     def weights(self, metric: str) -> NDArray[np.float64]:
-        """How much each scored row counts, float64 [scored] with mean 1: more for PSP@k where more is attainable."""
+        """Return the weight of each scored row, float64 [scored], mean 1: larger where more PSP@k is attainable."""
         best = self.attainable.get(metric)
         return np.ones(self.scored) if best is None else best / best.mean()
 
     def intervals(self, seed: int = 0) -> dict[str, Interval]:
-        """Bootstrap interval of every value: metric -> (low, high, se)."""
+        """Return the bootstrap interval of every value: metric -> (low, high, se)."""
         return bootstrap.intervals(self.per_instance, self.attainable, seed)
 
 
@@ -63,7 +62,7 @@ def evaluate(
 ) -> Scores:
     """Score predictions [N, k] against the true pairs [N, L] by the protocol in ``xmcbench.metrics.protocol``.
 
-    ``removed`` [N, L] is a filter; fetch 100 + ``filters.longest(removed)`` predictions for it. PSP is left out without
+    ``removed`` [N, L] is a filter; fetch 100 + ``longest_filter(removed)`` predictions for it. PSP is left out without
     ``inverse_propensity`` [L], which the function of that name computes. Raises MethodError when the predictions do not
     fit the truth, DataError when the other two do not.
     """
@@ -91,13 +90,13 @@ def evaluate_ranks(
     rows, true_labels = place[pairs.rows], true_labels[labeled]
     hit = np.flatnonzero(ranks)
     hit_rows, hit_ranks = rows[hit], ranks[hit].astype(np.int64)
-    per_instance = _unweighted(hit_rows, hit_ranks, true_labels)
+    per_instance = _plain_metrics(hit_rows, hit_ranks, true_labels)
     attainable = {}
     if inverse_propensity is not None:
         weights = np.asarray(inverse_propensity, np.float64)[pairs.labels]
         depths = _depths("PSP")
         found = _gains(hit_rows, hit_ranks, weights[hit], scored, depths)
-        best = ranking.top_sums(rows, weights, scored, depths)
+        best = top_sums(rows, weights, scored, depths)
         per_instance |= {f"PSP@{k}": found[k] for k in depths}
         attainable = {f"PSP@{k}": best[k] for k in depths}
 
@@ -108,10 +107,10 @@ def evaluate_ranks(
     return Scores(values, scored, pairs.instances - scored, per_instance, attainable)
 
 
-def _unweighted(
+def _plain_metrics(
     rows: NDArray[np.int64], ranks: NDArray[np.int64], true_labels: NDArray[np.int64]
 ) -> dict[str, NDArray[np.float64]]:
-    """P, R and nDCG of each row, from the rows and ranks of the hits and the number of true labels [scored]."""
+    """Return P, R and nDCG of each row, from the rows and ranks of the hits and the number of true labels [scored]."""
     scored = len(true_labels)
     counts = _gains(rows, ranks, np.ones(len(ranks)), scored, sorted({*_depths("P"), *_depths("R")}))
     discounts = 1 / np.log2(np.arange(DEPTH) + 2)  # of the ranks 1, 2, ...
@@ -126,7 +125,7 @@ def _unweighted(
 def _gains(
     rows: NDArray[np.int64], ranks: NDArray[np.int64], gains: NDArray[np.float64], scored: int, depths: list[int]
 ) -> dict[int, NDArray[np.float64]]:
-    """The sum of the gains of the hits at ranks 1 to k, float64 [scored], for every k in ``depths``."""
+    """Return the sum of the gains of the hits at ranks 1 to k, float64 [scored], for every k in ``depths``."""
     # Of no hits at all, bincount would count in integers.
     return {k: np.bincount(rows[ranks <= k], gains[ranks <= k], scored).astype(np.float64, copy=False) for k in depths}
 
@@ -141,7 +140,7 @@ def _check_labels(
     removed: csr_matrix | None,
     inverse_propensity: NDArray[np.float64] | None,
 ) -> None:
-    """What the number of labels must agree with; pairs and ranks do not know it."""
+    """Check the number of labels, which pairs and ranks do not have."""
     labels = truth.shape[1]
     if indices.size and indices.max() >= labels:
         raise MethodError(f"label {indices.max()} is predicted, but there are only {labels} labels", "ids start at 0")

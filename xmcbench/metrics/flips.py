@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 FLIPS, FLIPS_OF_MANY_ROWS = 10_000, 2_000
 _MANY_ROWS = 200_000
 
+#: Tests are two-sided, at this level.
+LEVEL = 0.05
 #: The level of the interval is 1 - 1 / _ONE_IN.
 _ONE_IN = 20
 
@@ -41,7 +43,7 @@ class Verdict(NamedTuple):
 def verdicts(
     differences: Mapping[str, NDArray[np.float64]], weights: Mapping[str, NDArray[np.float64]], seed: int = 0
 ) -> dict[str, Verdict]:
-    """The verdict on each named difference, float64 [rows]. Its value is sum(difference) / sum(weight).
+    """Return the verdict on each named difference, float64 [rows]. Its value is sum(difference) / sum(weight).
 
     A name without weights (positive, float64 [rows]) is a mean over the rows. All names are flipped together. The
     numbers depend on ``seed`` and the rows, not on which other names are asked for.
@@ -58,7 +60,7 @@ def verdicts(
     # The last column is the weight of a mean. Rows without any difference are flipped too: they matter when the test is
     # of a difference other than 0.
     columns = np.column_stack([columns, np.ones(len(columns))])
-    sums = _flipped(columns, seed)
+    sums = _flip(columns, seed)
     room = _ROUNDING * np.abs(columns).sum(axis=0)
     place = {name: len(differences) + position for position, name in enumerate(weights)}
     found = {}
@@ -69,7 +71,7 @@ def verdicts(
 
 
 def _verdict(sums: NDArray[np.float64], weights: NDArray[np.float64], room: float, weight_room: float) -> Verdict:
-    """The verdict from flipped sums of differences and weights, float64 [flips] each; the first flip changes no sign.
+    """Return the verdict from flipped sums of differences and weights, float64 [flips]; the first flip changes no sign.
 
     A flip is at least as far from a true difference t as the observation where |sum - t weight| is at least the same of
     the first flip. As no flip makes the weights sum to more, these t are an interval around the observed difference.
@@ -79,7 +81,7 @@ def _verdict(sums: NDArray[np.float64], weights: NDArray[np.float64], room: floa
     # A flip of every sign, or of none, is as far as the observation from every t.
     every_t = np.minimum(less, more) <= weight_room
     less[every_t] = more[every_t] = 1
-    ends = np.array([_snapped(sums[0] - sums, room) / less, _snapped(sums[0] + sums, room) / more])
+    ends = np.array([_snap(sums[0] - sums, room) / less, _snap(sums[0] + sums, room) / more])
     lows = np.sort(np.where(every_t, -np.inf, ends.min(axis=0)))
     highs = np.sort(np.where(every_t, np.inf, ends.max(axis=0)))
     # As the observed difference is in every interval, those without 0 all lie above it or all below it.
@@ -93,13 +95,13 @@ def _verdict(sums: NDArray[np.float64], weights: NDArray[np.float64], room: floa
     )
 
 
-def _snapped(values: NDArray[np.float64], room: float) -> NDArray[np.float64]:
-    """The values, with 0 for those that only rounding keeps from it."""
+def _snap(values: NDArray[np.float64], room: float) -> NDArray[np.float64]:
+    """Return the values, with 0 for values that differ from 0 by rounding only."""
     return np.where(np.abs(values) <= room, 0.0, values)
 
 
-def _flipped(columns: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    """The sums of the columns [rows, columns] with flipped signs, float64 [flips, columns]; no flip comes first."""
+def _flip(columns: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+    """Return the sums of columns [rows, columns] with flipped signs, float64 [flips, columns]; no flip is first."""
     rows = len(columns)
     flips = FLIPS_OF_MANY_ROWS if rows > _MANY_ROWS else FLIPS
     total = columns.sum(axis=0)

@@ -1,4 +1,4 @@
-"""Ranks of methods over several datasets: Friedman's test, the critical difference, and how sure a rank is.
+"""Ranks of methods over several datasets: Friedman's test, the critical difference, and intervals of ranks.
 
 A block is a dataset; every method has one value in each. Values of different blocks are never averaged: within a block
 the methods are ranked, and the ranks are averaged (Demšar, 2006, "Statistical Comparisons of Classifiers over Multiple
@@ -32,42 +32,31 @@ class Friedman(NamedTuple):
 
 
 def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The rank of every method in each block, float64 [blocks, methods], from values of which higher is better.
+    """Return the rank of every method in each block, float64 [blocks, methods], from values of which higher is better.
 
     Raises DataError unless the values are finite and [blocks, methods], with one block and one method at least.
     """
     if values.ndim != 2 or not values.size or not np.isfinite(values).all():
         raise DataError(f"ranks need a value of each method in each block, not {np.shape(values)} with gaps")
-    above = (values[:, None, :] > values[:, :, None]).sum(axis=2)
-    equal = (values[:, None, :] == values[:, :, None]).sum(axis=2)
-    return np.asarray(above + (equal + 1) / 2)
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(-values, axis=1), np.float64)
 
 
 def friedman(values: NDArray[np.float64]) -> Friedman | None:
-    """Friedman's test of values [blocks, methods]; None for fewer than three methods or two blocks, or if all are tied.
+    """Return Friedman's test of values [blocks, methods].
 
-    The statistic is that of ``scipy.stats.friedmanchisquare``.
+    None for fewer than three methods or two blocks, or if all are tied.
     """
-    from scipy.special import chdtrc
+    from scipy.stats import friedmanchisquare
 
-    blocks, methods = values.shape
-    if methods < 3 or blocks < 2:
+    if values.shape[1] < 3 or len(values) < 2 or (values == values[:, :1]).all():
         return None
-    by_block = ranks(values)
-    ties = 0.0
-    for row in by_block:
-        _, counts = np.unique(row, return_counts=True)
-        ties += float((counts * (counts.astype(np.float64) ** 2 - 1)).sum())
-    correction = 1 - ties / (methods * (methods**2 - 1) * blocks)
-    if correction <= 0:
-        return None
-    squares = float((by_block.sum(axis=0) ** 2).sum())
-    statistic = (12 / (methods * blocks * (methods + 1)) * squares - 3 * blocks * (methods + 1)) / correction
-    return Friedman(statistic, float(chdtrc(methods - 1, max(0.0, statistic))))
+    return Friedman(*map(float, friedmanchisquare(*values.T)))
 
 
 def critical_difference(methods: int, blocks: int, level: float = 0.05) -> float:
-    """The difference of two average ranks from which Nemenyi's test calls them different, with all pairs at once."""
+    """Return the least significant difference of two average ranks by Nemenyi's test, over all pairs at once."""
     from scipy.stats import studentized_range
 
     quantile = float(studentized_range.ppf(1 - level, methods, math.inf)) / math.sqrt(2)
@@ -75,7 +64,7 @@ def critical_difference(methods: int, blocks: int, level: float = 0.05) -> float
 
 
 def win_rates(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The share of comparisons with other methods, over all blocks, that each method wins; a tie is half a win."""
+    """Return the share of comparisons, over all blocks, that each method wins; a tie is half a win."""
     methods = values.shape[1]
     if methods < 2:
         return np.full(methods, np.nan)
@@ -84,7 +73,7 @@ def win_rates(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def rank_intervals(values: NDArray[np.float64], seed: int = 0) -> NDArray[np.float64] | None:
-    """The 95% percentile interval of each average rank, float64 [methods, 2], over other draws of the blocks.
+    """Return the 95% percentile interval of each average rank, float64 [methods, 2], over other draws of the blocks.
 
     None for fewer than FEWEST_BLOCKS blocks: the interval would be far too short.
     """

@@ -1,4 +1,4 @@
-"""Invariants: what must hold between the metrics of any predictions, checked before a record is written."""
+"""Invariants of the metrics of any predictions, checked before a record is written."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def check(values: Mapping[str, float]) -> None:
     """
     for name, value in values.items():
         if name not in METRICS:
-            raise _violated("every metric is one of the protocol's", f"there is no {name}")
+            raise _violation("every metric is one of the protocol's", f"there is no {name}")
         if not math.isfinite(value):
-            raise _violated("every metric is finite", f"{name} = {value}")
+            raise _violation("every metric is finite", f"{name} = {value}")
         if not -_TOLERANCE <= value <= 1 + _TOLERANCE:
-            raise _violated("every metric lies in [0, 1]", f"{name} = {value}")
+            raise _violation("every metric lies in [0, 1]", f"{name} = {value}")
     if "P@1" in values and "nDCG@1" in values and abs(values["P@1"] - values["nDCG@1"]) > _TOLERANCE:
-        raise _violated("P@1 = nDCG@1", f"P@1 = {values['P@1']}, nDCG@1 = {values['nDCG@1']}")
+        raise _violation("P@1 = nDCG@1", f"P@1 = {values['P@1']}, nDCG@1 = {values['nDCG@1']}")
     _never_falls("R@k never falls in k", {name: value for name, value in values.items() if METRICS[name].family == "R"})
     _never_falls(
         "k P@k never falls in k",
@@ -38,10 +38,10 @@ def _never_falls(invariant: str, values: Mapping[str, float]) -> None:
     in_order = sorted(values, key=lambda name: METRICS[name].k)
     for lower, upper in itertools.pairwise(in_order):
         if values[upper] < values[lower] - _TOLERANCE:
-            raise _violated(invariant, f"{values[lower]} for {lower}, {values[upper]} for {upper}")
+            raise _violation(invariant, f"{values[lower]} for {lower}, {values[upper]} for {upper}")
 
 
-def _violated(invariant: str, seen: str) -> MethodError:
+def _violation(invariant: str, seen: str) -> MethodError:
     return MethodError(
         f"metric invariant violated: {invariant}: {seen}",
         "predictions that name a label twice, or a damaged record? score the predictions again",

@@ -1,13 +1,13 @@
 """Paired comparison: two methods on the same test rows, metric by metric, always first minus second.
 
-What is tested depends on the runs:
+The test depends on the runs:
 
 * One run on each side, or several that are all alike: a randomization test over the test rows, and the interval that
   belongs to it (``xmcbench.metrics.flips``). Of fewer than 200 rows it is a test that holds however skewed the
   differences are (``xmcbench.metrics.bounded``).
 * Several runs on a side: a test over seeds and rows (``xmcbench.metrics.seeds``). Another seed gives a stochastic
-  method another value; a test over rows alone would call this a difference of methods. Of fewer than 200 rows, what
-  this test finds counts only where the test over rows alone finds it too.
+  method another value; a test over rows alone would call this a difference of methods. Of fewer than 200 rows, a
+  difference is significant only if the test over rows alone finds it, too.
 * A single run of a stochastic side: how much its seed matters is unknown. The test is over rows alone, of the means of
   the runs, and its verdict is about these runs and not about the methods. The result says so.
 
@@ -17,7 +17,7 @@ between rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -57,7 +57,7 @@ def compare(
     deterministic: tuple[bool, bool] = (False, False),
     seed: int = 0,
 ) -> dict[str, Difference]:
-    """The difference of two methods on the same test rows: metric -> difference.
+    """Return the difference of two methods on the same test rows: metric -> difference.
 
     first, second: one evaluation for each run of a side, of the same test rows and metrics.
     matched: whether the runs of the two sides belong together in order, as when they saw the same few-shot subset; then
@@ -86,7 +86,7 @@ def compare(
     found = {}
     for name in first[0].values:
         mine, theirs = (float(np.mean([run.values[name] for run in side])) for side in (first, second))
-        lows, highs, p = zip(*(each[name] for each in (over_seeds, over_rows) if name in each), strict=True)
+        lows, highs, p = zip(*(verdicts[name] for verdicts in (over_seeds, over_rows) if name in verdicts), strict=True)
         low, high = max(-1.0, min(*lows, mine - theirs)), min(1.0, max(*highs, mine - theirs))
         found[name] = Difference(mine, theirs, mine - theirs, low, high, max(p), name in over_seeds, unknown)
     return found
@@ -107,3 +107,17 @@ def _check(first: Sequence[Scores], second: Sequence[Scores], matched: bool) -> 
             )
         if run.values.keys() != first[0].values.keys():
             raise DataError("the evaluations are of different metrics", "score both with or without propensities")
+
+
+def holm(p: Mapping[str, float]) -> dict[str, float]:
+    """Return Holm's adjusted p-values (Holm, 1979), by name in the order of ``p``.
+
+    The smallest of m p-values is multiplied by m, the next by m - 1, and so on. They never fall, and are at most 1.
+    Below 0.05, a test is significant at the 5% level, with all tests taken together.
+    """
+    adjusted: dict[str, float] = {}
+    highest = 0.0
+    for place, name in enumerate(sorted(p, key=lambda name: p[name])):
+        highest = max(highest, min(1.0, (len(p) - place) * p[name]))
+        adjusted[name] = highest
+    return {name: adjusted[name] for name in p}

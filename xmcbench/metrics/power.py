@@ -1,4 +1,4 @@
-"""Power: how many test rows and runs it takes to show a difference of two methods, from the variances of stored runs.
+"""Power: the test rows and runs that show a difference of two methods, from the variances of stored runs.
 
 The variances are those of ``xmcbench.metrics.seeds``: V_row between the rows of the difference, V_seed and V_both of
 each side that depends on the seed. With n runs on each such side and N rows, a difference has the variance
@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmcbench.errors import DataError
-from xmcbench.metrics.behrens_fisher import ABOVE, BELOW, LEVEL, MANY_DEGREES, WEIGHTS, BehrensFisher
 from xmcbench.metrics.bounded import FEW_ROWS
-from xmcbench.metrics.seeds import _runs, vary
+from xmcbench.metrics.flips import LEVEL
+from xmcbench.metrics.seeds import ABOVE, BELOW, MANY_DEGREES, WEIGHTS, BehrensFisher, sides_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: The power that is asked for unless another is.
+#: The default power.
 POWER = 0.8
 
 #: No search goes beyond these.
@@ -58,11 +58,11 @@ class Spread:
         return 2 if self.sides else 1
 
     def error(self, rows: int, runs: int) -> float:
-        """The standard error of the difference."""
+        """Return the standard error of the difference."""
         return math.sqrt(self._of_seeds(rows, runs) + self.row / rows)
 
     def power(self, difference: float, rows: int, runs: int) -> float:
-        """The probability that a true difference, as a fraction, is called significant at the 5% level.
+        """Return the probability that a true difference, as a fraction, is called significant at the 5% level.
 
         runs: of each side that depends on the seed; others need one. Raises DataError for fewer rows than two, or fewer
         runs than ``least_runs``.
@@ -72,16 +72,16 @@ class Spread:
         return self._beyond(difference, rows, runs, self._critical(rows, runs))
 
     def rows_needed(self, difference: float, runs: int, power: float = POWER) -> int | None:
-        """The fewest rows that show a difference with this power; None where no number of rows does."""
+        """Return the fewest rows that show a difference with this power; None where no number of rows does."""
         return _fewest(lambda rows: self.power(difference, rows, runs) >= power, 2, MOST_ROWS)
 
     def runs_needed(self, difference: float, rows: int, power: float = POWER) -> int | None:
-        """The fewest runs of a side that show a difference with this power; None where no number of runs does."""
+        """Return the fewest runs of a side that show a difference with this power; None if no number does."""
         most = MOST_RUNS if self.sides else 1
         return _fewest(lambda runs: self.power(difference, rows, runs) >= power, self.least_runs, most)
 
     def detectable(self, rows: int, runs: int, power: float = POWER) -> float | None:
-        """The smallest difference that so many rows and runs show with this power, as a fraction.
+        """Return the smallest difference that so many rows and runs show with this power, as a fraction.
 
         None where they show none, up to 1. Raises what ``power`` raises.
         """
@@ -105,7 +105,7 @@ class Spread:
         error = self.error(rows, runs)
         if not error:
             return float(abs(difference) > self._critical_of_few(rows, runs, np.zeros(1))[0])
-        found = _found_errors(min(self._degrees(rows, runs), MANY_DEGREES))
+        found = _error_quantiles(min(self._degrees(rows, runs), MANY_DEGREES))
         beyond = np.maximum(critical * found, self._critical_of_few(rows, runs, found)) / error
         shift = abs(difference) / error
         probability = float((WEIGHTS * (ndtr(shift - beyond) + ndtr(-shift - beyond))).sum())
@@ -150,7 +150,7 @@ class Spread:
 def spread(
     first: NDArray[np.float64], second: NDArray[np.float64], weight: NDArray[np.float64], matched: bool = False
 ) -> Spread:
-    """The variances of the difference of two methods, from their runs: float64 [n, rows] and [m, rows].
+    """Return the variances of the difference of two methods, from their runs: float64 [n, rows] and [m, rows].
 
     Scores and weight are those of ``seeds.verdict``. A side with one run, or whose runs are all alike, counts as one
     that does not depend on the seed; the caller has to know whether that is so. matched: the runs of the two sides
@@ -162,16 +162,15 @@ def spread(
     by_row = first.mean(axis=0) - second.mean(axis=0)
     if not np.isfinite(by_row).all():
         raise DataError("scores that are not finite numbers have no variance")
-    varying = [each for each in ([first - second] if matched else [first, second]) if vary(each)]
-    runs = [_runs(each, weight) for each in varying]
+    runs = sides_of(first, second, weight, matched)
     left = by_row - by_row.mean() * weight
-    row = float((left**2).sum()) / (rows - 1) - sum(each.both / each.number for each in runs)
-    sides = tuple((max(0.0, each.between - each.both / rows), each.both) for each in runs)
+    row = float((left**2).sum()) / (rows - 1) - sum(side.both / side.number for side in runs)
+    sides = tuple((max(0.0, side.between - side.both / rows), side.both) for side in runs)
     return Spread(max(0.0, row), sides, rows)
 
 
 @lru_cache(maxsize=1)
-def _found_errors(degrees: float) -> NDArray[np.float64]:
+def _error_quantiles(degrees: float) -> NDArray[np.float64]:
     """Return the quantiles of a standard error that is found, over the true one, at ``BELOW``."""
     from scipy.special import gammainccinv, gammaincinv
 
@@ -182,7 +181,7 @@ def _found_errors(degrees: float) -> NDArray[np.float64]:
 
 
 def _fewest(enough: Callable[[int], bool], least: int, most: int) -> int | None:
-    """The smallest number from ``least`` to ``most`` that is enough, if more is always enough too."""
+    """Return the smallest number from ``least`` to ``most`` that is enough, if more is always enough too."""
     if not enough(most):
         return None
     low, high = least - 1, least

@@ -1,4 +1,4 @@
-"""Seeds: what several runs of a method say about the method.
+"""Seeds: conclusions about a method from several runs.
 
 A run's value moves with its seed and with the draw of the test rows, and a comparison of methods must count both. The
 score of row i in the run of seed s is taken as
@@ -11,20 +11,24 @@ n runs on the same N rows, what the two have in common of row(i) cancels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import fmean, variance
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from xmcbench.metrics.behrens_fisher import BehrensFisher
-from xmcbench.metrics.flips import Verdict
+from xmcbench.errors import DataError
+from xmcbench.metrics.flips import LEVEL, Verdict
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: Fractions that differ by no more than this are equal: they differ by rounding.
 _ROUNDING = 1e-12
+
+#: More degrees of freedom make no difference.
+MANY_DEGREES = 1e6
 
 #: Half the width of a 95% interval in standard errors, for a normal distribution.
 _NORMAL = 1.959963984540054
@@ -43,14 +47,14 @@ class _Runs(NamedTuple):
 
 
 def vary(runs: NDArray[np.float64]) -> bool:
-    """Whether the runs [n, rows] of a side differ in any row."""
+    """Return whether the runs [n, rows] of a side differ in any row."""
     return bool((np.abs(runs - runs[0]) > _ROUNDING).any())
 
 
 def verdict(
     first: NDArray[np.float64], second: NDArray[np.float64], weight: NDArray[np.float64], matched: bool
 ) -> Verdict:
-    """The verdict on the difference of two methods, first minus second, from several runs of one or both.
+    """Return the verdict on the difference of two methods, first minus second, from several runs of one or both.
 
     ``first`` [n, rows] and ``second`` [m, rows] are scores whose mean over the rows is the value of a run, float64;
     ``weight`` [rows], of mean 1, is what the value is a ratio to: ones, but for PSP. ``matched`` runs are compared seed
@@ -76,7 +80,7 @@ def verdict(
     by_row = first.mean(axis=0) - second.mean(axis=0)
     rows = len(by_row)
     delta = float(by_row.mean())
-    sides = [_runs(each, weight) for each in ([first - second] if matched else [first, second]) if vary(each)]
+    sides = sides_of(first, second, weight, matched)
     both = sum(side.both / side.number for side in sides)
     of_seeds = sum(side.between / side.number for side in sides)
     if of_seeds <= _ROUNDING**2:
@@ -92,6 +96,13 @@ def verdict(
     return Verdict(delta - half, delta + half, error.tail(abs(delta)))
 
 
+def sides_of(
+    first: NDArray[np.float64], second: NDArray[np.float64], weight: NDArray[np.float64], matched: bool
+) -> list[_Runs]:
+    """Return the sides whose runs vary; matched runs are one side."""
+    return [_runs(side, weight) for side in ([first - second] if matched else [first, second]) if vary(side)]
+
+
 def _runs(runs: NDArray[np.float64], weight: NDArray[np.float64]) -> _Runs:
     number, rows = runs.shape
     values = runs.mean(axis=1)
@@ -101,7 +112,7 @@ def _runs(runs: NDArray[np.float64], weight: NDArray[np.float64]) -> _Runs:
 
 
 def half_width(values: Sequence[float], half_widths: Sequence[float]) -> float:
-    """The half-width of a 95% interval over seeds and test rows of the mean of the runs' values.
+    """Return the half-width of a 95% interval over seeds and test rows of the mean of the runs' values.
 
     ``values`` are those of the runs, ``half_widths`` those of their intervals over test rows, all in one unit. The
     variance of rows is (mean half-width / 1.96)^2, that of seeds the variance of the values / runs, and the half-width
@@ -114,3 +125,57 @@ def half_width(values: Sequence[float], half_widths: Sequence[float]) -> float:
     if of_seeds <= _ROUNDING**2:
         return fmean(half_widths)
     return BehrensFisher(of_seeds, runs - 1, of_rows).critical()
+
+
+def _tanh_sinh() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return points in (0, 1), dense toward both ends, their distances to 1, and their weights in an integral."""
+    step = 0.05
+    places = step * np.arange(-70, 71)
+    odds = np.exp(np.pi * np.sinh(places))
+    below, above = 1 / (1 + 1 / odds), 1 / (1 + odds)
+    return below, above, step * np.pi * np.cosh(places) * below * above
+
+
+BELOW, ABOVE, WEIGHTS = _tanh_sinh()
+
+
+class BehrensFisher:
+    """The Behrens-Fisher distribution: of an error with two parts.
+
+    Each part has a variance and the degrees of freedom of this variance.
+
+    Given a beta variable B with half the degrees as its parameters, it is Student's t of d + d' degrees, times the root
+    of (d v / B + d' v' / (1 - B)) / (d + d') (Ray and Pitman, 1961, "Exact distribution of the Fisher-Behrens-Welch
+    statistic"). The mean over B is taken at its quantiles, by the tanh-sinh rule.
+
+    Raises DataError for a variance that is not a number.
+    """
+
+    def __init__(
+        self, variance: float, degrees: float, other_variance: float, other_degrees: float = MANY_DEGREES
+    ) -> None:
+        from scipy.special import betaincinv, stdtrit
+
+        if math.isnan(variance + other_variance):
+            raise DataError("a variance of a difference is not a number")
+        self._degrees = degrees + other_degrees
+        # The rest 1 - B is a quantile of its own, not a difference, where B is almost 1.
+        share, rest = (
+            betaincinv(degrees / 2, other_degrees / 2, BELOW),
+            betaincinv(other_degrees / 2, degrees / 2, ABOVE),
+        )
+        self._scale = np.sqrt((degrees * variance / share + other_degrees * other_variance / rest) / self._degrees)
+        # Beyond any critical value: as if both parts had the fewer degrees, and no part could make up for the other.
+        self._farthest = 2 * float(stdtrit(min(degrees, other_degrees), 0.975)) * (variance**0.5 + other_variance**0.5)
+
+    def tail(self, distance: float) -> float:
+        """Return the probability that the error is at least ``distance`` away from 0, to either side."""
+        from scipy.special import stdtr
+
+        return float(2 * (WEIGHTS * stdtr(self._degrees, -distance / self._scale)).sum())
+
+    def critical(self) -> float:
+        """Return the distance that the error reaches in 5% of cases: half the width of a 95% interval."""
+        from scipy.optimize import brentq
+
+        return float(brentq(lambda distance: self.tail(distance) - LEVEL, 0, self._farthest, rtol=1e-12))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from xmcbench.errors import DataError
-from xmcbench.metrics.corrections import holm
+from xmcbench.metrics.paired import holm
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,7 +62,7 @@ def contrasts(
     seed: int = 0,
     permutations: int | None = None,
 ) -> dict[str, Contrast]:
-    """The contrast of every slice that can be tested, the clearest first: by p, then by the size of t.
+    """Return the contrast of every slice that can be tested, the clearest first: by p, then by the size of t.
 
     differences: [rows], one for each test row, whose mean is the overall difference. weights: [rows], of mean 1, what
     it is a ratio to: more for a row that counts more in PSP@k. Default is 1 for each. slices: name -> members, bool
@@ -75,7 +75,7 @@ def contrasts(
     for name, members in slices.items():
         if members.shape != (rows,):
             raise DataError(f"the slice {name!r} is of {members.shape} rows, the differences of {rows}")
-    tested = {name: each for name, each in slices.items() if LEAST_ROWS <= int(each.sum()) <= rows - LEAST_ROWS}
+    tested = {name: members for name, members in slices.items() if LEAST_ROWS <= members.sum() <= rows - LEAST_ROWS}
     if not tested:
         return {}
     inside = np.column_stack([*tested.values()]).astype(np.float64)
@@ -113,7 +113,7 @@ def contrasts(
 def _welch(
     differences: NDArray[np.float64], inside: NDArray[np.float64], sizes: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Welch's t of each slice, float64 [draws, slices], of differences [draws, rows]; 0 where nothing varies.
+    """Return Welch's t of each slice, float64 [draws, slices], of differences [draws, rows]; 0 where nothing varies.
 
     Where nothing varies inside nor outside, but between them, it is large and finite.
     """

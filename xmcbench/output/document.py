@@ -49,7 +49,7 @@ article h3 { margin: 0 0 .3em; font-size: 1rem; }
 
 
 def page(title: str, body: Iterable[str], *, style: str = "", script: str = "", mark: str = "") -> str:
-    """Return a whole page. body: fragments of HTML. style: CSS besides ``STYLE``. mark: says what made it."""
+    """Return a whole page. body: fragments of HTML. style: CSS besides ``STYLE``. mark: the command that made it."""
     comment = f"<!-- {html(mark).replace('--', '- -')} -->\n" if mark else ""
     # Inside these elements nothing is a reference; only their end tags must not occur.
     assert "</" not in style + script
@@ -72,40 +72,40 @@ def _digest(content: str) -> str:
 
 
 def heading(level: int, text: str, anchor: str = "") -> str:
-    """A heading; ``anchor`` is the id that links lead to."""
+    """Return a heading; ``anchor`` is its id for links."""
     own = f' id="{html(anchor)}"' if anchor else ""
     return f"<h{level}{own}>{html(text)}</h{level}>"
 
 
 def paragraph(text: str) -> str:
-    """A paragraph; line breaks stay."""
+    """Return a paragraph; line breaks stay."""
     return f"<p>{'<br>'.join(map(html, text.split(chr(10))))}</p>"
 
 
 def items(texts: Iterable[str]) -> str:
-    """A list."""
+    """Return a list."""
     return f"<ul>{''.join(f'<li>{html(text)}</li>' for text in texts)}</ul>"
 
 
 def section(kind: str, parts: Iterable[str]) -> str:
-    """HTML inside an element."""
+    """Return HTML inside an element."""
     return f"<{kind}>{''.join(parts)}</{kind}>"
 
 
 def table(caption: str, heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table of texts; the first column names the rows."""
+    """Return a table of texts; the first column names the rows."""
     columns = "".join(f'<th scope="col">{html(head)}</th>' for head in heads)
     rows = "".join(
-        f'<tr><th scope="row">{html(line[0])}</th>{"".join(f"<td>{html(each)}</td>" for each in line[1:])}</tr>\n'
+        f'<tr><th scope="row">{html(line[0])}</th>{"".join(f"<td>{html(cell)}</td>" for cell in line[1:])}</tr>\n'
         for line in lines
     )
-    return scrolling(
+    return make_scrollable(
         caption,
         f"<table><caption><span>{html(caption)}</span></caption>\n<thead><tr>{columns}</tr></thead>\n"
         f"<tbody>\n{rows}</tbody></table>",
     )
 
 
-def scrolling(label: str, content: str) -> str:
-    """HTML that may be wider than the page: it scrolls by itself, also by keyboard."""
+def make_scrollable(label: str, content: str) -> str:
+    """Return HTML that may be wider than the page, in an element that scrolls, also by keyboard."""
     return f'<div class="wide" role="region" tabindex="0" aria-label="{html(label)}">{content}</div>'

@@ -1,4 +1,4 @@
-"""Text that comes from elsewhere, made inert for where it is shown: one function per target.
+"""Text from other sources, made inert: one function per target.
 
 Names, reasons and notes reach us from cards, records, plug-ins and the machine itself. Nothing in them may act: no
 control character or escape sequence in a terminal, no mark that reverses the direction of what follows (Unicode
@@ -15,12 +15,12 @@ from csv import writer
 from html import escape
 from json import dumps
 
-#: Categories of characters that do something instead of being seen: control, format, surrogate, private, unassigned,
+#: Categories of invisible characters that have an effect: control, format, surrogate, private, unassigned,
 #: and the separators of lines and paragraphs.
 _ACTIVE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
-#: What Markdown and the HTML in it give a meaning to. An underscore inside a word has none.
-#: GitHub also makes formulas of what is between dollars. An address is shown as it is, with a link to itself.
+#: Signs with a meaning in Markdown and the HTML in it. An underscore inside a word has none.
+#: GitHub also makes formulas of text between dollars. An address is shown unchanged, with a link to itself.
 _MARKDOWN = re.compile(r"[\\`*\[\]<>|~$]|(?<![^\W_])_|_(?![^\W_])")
 #: The place before the sign that makes a line an item of a list, a heading, or the line under one.
 _BLOCK = re.compile(r" *(?:\d{1,9}(?=[.)](?: |$))|(?=(?:[-+]|#{1,6})(?: |$)|(?:=+|-+) *$))")
@@ -40,75 +40,75 @@ _LATEX = {
     "≤": r"$\leq$",
 }
 
-#: What a spreadsheet takes for a formula when it stands first, in full width too; it takes away quotation marks before.
+#: The beginning of a formula in a spreadsheet, which removes quotation marks before it; full width signs count, too.
 _FORMULA = re.compile(r"[ \"]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 
-#: What acts in a text of any language: controls, what changes the direction of what follows, and surrogates, which no
-#: file can hold. Joiners and soft hyphens belong to the text.
+#: Characters that act in a text of any language: controls, marks that change the direction of the text, and
+#: surrogates, which no file can hold. Joiners and soft hyphens belong to the text.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def is_active(character: str) -> bool:
-    """Whether a character acts on what shows it, or cannot be shown."""
+    """Return whether a character has an effect on a display, or cannot be shown."""
     return not character.isprintable() and unicodedata.category(character) in _ACTIVE
 
 
 def visible(text: str) -> str:
-    r"""The text with every character that would act spelled out: ESC becomes ``\x1b``. Line breaks and tabs are spaces.
+    r"""Spell out every character that would act: ESC becomes ``\x1b``. Line breaks and tabs are spaces.
 
     This alone makes text inert for a terminal, a log and JSON; the other targets build on it.
     """
     if text.isprintable():
         return text
-    return "".join(_spelled(each) if is_active(each) else each for each in text)
+    return "".join(_spell(character) if is_active(character) else character for character in text)
 
 
-def _spelled(character: str) -> str:
+def _spell(character: str) -> str:
     if character in "\t\n\r\f\v\u2028\u2029\x85":
         return " "
     return character.encode("unicode_escape").decode()
 
 
 def terminal(text: str) -> str:
-    """Text for a terminal, which may have several lines: the line breaks stay."""
+    """Return text for a terminal, which may have several lines: the line breaks stay."""
     return "\n".join(map(visible, text.split("\n")))
 
 
 def markdown(text: str) -> str:
-    """Text inside a line of Markdown as it is: nothing in it can look like a tag, a link or the border of a column."""
+    """Return text inside a line of Markdown: nothing in it is a tag, a link or the border of a column."""
     return _REFERENCE.sub("&amp;", _MARKDOWN.sub(r"\\\g<0>", visible(text)))
 
 
 def markdown_line(text: str) -> str:
-    """Text at the beginning of a line of Markdown as it is: nothing in it can look like a heading or a list either."""
+    """Return text at the beginning of a line of Markdown: nothing in it is a heading or a list either."""
     shown = markdown(text)
     block = _BLOCK.match(shown)
     return f"{shown[: block.end()]}\\{shown[block.end() :]}" if block else shown
 
 
 def latex(text: str) -> str:
-    """Text in LaTeX as it is."""
+    """Return text for LaTeX."""
     return "".join(_LATEX.get(sign, sign) for sign in visible(text))
 
 
 def svg(text: str) -> str:
-    """Text in an element of an SVG drawing: markup is escaped, and what XML cannot hold is spelled out."""
+    """Return text for an element of an SVG drawing: markup is escaped, and what XML cannot hold is spelled out."""
     return escape(visible(text), quote=False)
 
 
 def html(text: str) -> str:
-    """Text in an element or a quoted attribute of an HTML page: nothing in it is a tag or a reference."""
+    """Return text for an element or a quoted attribute of an HTML page: nothing in it is a tag or a reference."""
     return escape(visible(text), quote=True)
 
 
 def csv(text: str) -> str:
-    """Text in a field of a CSV file that a spreadsheet may open: it is never a formula. Numbers stay numbers."""
+    """Return text for a field of a CSV file: never a formula of a spreadsheet. Numbers stay numbers."""
     return _no_formula(visible(text))
 
 
 def tsv(text: str) -> str:
-    """Text of a dataset in a field of a TSV file without quotes: never a formula, and only controls are spelled out."""
-    return _no_formula(_CONTROL.sub(lambda found: _spelled(found[0]), text))
+    """Return text of a dataset for a field of a TSV file: never a formula, and only controls are spelled out."""
+    return _no_formula(_CONTROL.sub(lambda found: _spell(found[0]), text))
 
 
 def _no_formula(text: str) -> str:
@@ -122,7 +122,7 @@ def _no_formula(text: str) -> str:
 
 
 def csv_file(lines: Iterable[Iterable[object]]) -> str:
-    """Lines of fields as a CSV file, in which no field is a formula; None is an empty field."""
+    """Return lines of fields as a CSV file, in which no field is a formula; None is an empty field."""
     stream = io.StringIO()
     made = writer(stream, lineterminator="\n")
     made.writerows(["" if field is None else csv(str(field)) for field in line] for line in lines)
@@ -130,9 +130,9 @@ def csv_file(lines: Iterable[Iterable[object]]) -> str:
 
 
 def json(document: object) -> str:
-    """A JSON document in which every letter stands as it is, and what would act is escaped as JSON escapes it."""
+    """Return a JSON document in which letters are not escaped, but characters that would act are."""
     text = dumps(document, indent=1, ensure_ascii=False)
-    return "".join(dumps(each)[1:-1] if each != "\n" and is_active(each) else each for each in text)
+    return "".join(dumps(sign)[1:-1] if sign != "\n" and is_active(sign) else sign for sign in text)
 
 
 #: Letters of other scripts that look like Latin ones: the part of Unicode's confusables (UTS 39) that its lower-case
@@ -147,12 +147,12 @@ _CONFUSABLE = str.maketrans(
 
 
 def skeleton(text: str) -> str:
-    """What is left of a name for somebody who glances at it: two names with equal skeletons look alike.
+    """Return a form of a name in which names that look alike are equal.
 
     The rule: compatibility characters are replaced by plain ones (NFKC), case is folded, accents are dropped, Cyrillic
     and Greek letters and the digits 0, 1 and 5 become the Latin letters that they look like, and of the rest only
     letters and digits count.
     """
     folded = unicodedata.normalize("NFKC", text).casefold()
-    plain = "".join(each for each in unicodedata.normalize("NFKD", folded) if not unicodedata.combining(each))
-    return "".join(each for each in plain.translate(_CONFUSABLE) if each.isalnum())
+    plain = "".join(sign for sign in unicodedata.normalize("NFKD", folded) if not unicodedata.combining(sign))
+    return "".join(sign for sign in plain.translate(_CONFUSABLE) if sign.isalnum())

@@ -39,7 +39,7 @@ class _Column:
     def lines(self, row: int, width: int) -> list[str]:
         """The lines of a cell, each as wide as the column."""
         made = []
-        for line in _wrapped(self.texts[row], width):
+        for line in _wrap(self.texts[row], width):
             blank = " " * (width - _width(line))
             made.append(blank + line if self.is_right else line + blank)
         return made
@@ -113,14 +113,14 @@ def _blocks(columns: Sequence[_Column], limit: int) -> list[list[_Column]]:
     first, *others = columns
     blocks = [[first]]
     for column in others:
-        if len(blocks[-1]) == 1 or _total([each.least for each in (*blocks[-1], column)]) <= limit:
+        if len(blocks[-1]) == 1 or _total([member.least for member in (*blocks[-1], column)]) <= limit:
             blocks[-1].append(column)
         else:
             blocks.append([first, column])
     return blocks
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def _wrap(text: str, width: int) -> list[str]:
     """Return a text in lines of at most ``width``, or one piece."""
     if _width(text) <= width:
         return [text]
@@ -133,7 +133,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Return the parts of a text between which a line may end.
+    """Yield the parts of a text between which a line may end.
 
     These are words, the parts of a path, and the characters of scripts that are written without spaces.
     """

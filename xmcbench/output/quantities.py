@@ -1,15 +1,15 @@
-"""Numbers with their nouns, and durations, as a person says them."""
+"""Numbers with their nouns, and durations, in words."""
 
 from __future__ import annotations
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """A number and its noun: ``1 cell``, ``2 cells``. plural: of the noun, where it is not the noun and an s."""
+    """Return a number and its noun: ``1 cell``, ``2 cells``. plural: of the noun, if it is irregular."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them: 12 s, 4 min, 3 h 20 min."""
+    """Return a duration in words: 12 s, 4 min, 3 h 20 min."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

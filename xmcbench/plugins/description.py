@@ -1,4 +1,4 @@
-"""What the harness knows of a method without running its code: what its class declares."""
+"""The description of a method by the attributes of its class, without running its code."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from xmcbench.extras import installation
 from xmcbench.method import Method, Supervision
 from xmcbench.parameters import Parameter, Scalar
 
-#: The preset that is taken where nothing else is asked for and the method has it: a few minutes on two cores.
+#: The default preset of a method that has it: a few minutes on two cores.
 DEFAULT_PRESET = "quick"
 
 Values = dict[str, Scalar]
+#: Attributes of a class that its description has unchanged.
+_ATTRIBUTES = ("title", "supervision", "deterministic", "packages", "described", "choices", "needs", "environment")
 
 
 class Description(Struct, frozen=True, kw_only=True):
@@ -52,19 +54,10 @@ class Description(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, method: type[Method]) -> Description:
-        """The description of a class. Raises PluginError where an attribute is not what the contract says."""
+        """Return the description of a class. Raises PluginError where an attribute breaks the contract."""
         said: dict[str, Any] = {
             name: dict(value) if isinstance(value, Mapping) else value
-            for name in (
-                "title",
-                "supervision",
-                "deterministic",
-                "packages",
-                "described",
-                "choices",
-                "needs",
-                "environment",
-            )
+            for name in _ATTRIBUTES
             for value in [getattr(method, name)]
         }
         for name in ("presets", "ablation"):
@@ -75,7 +68,7 @@ class Description(Struct, frozen=True, kw_only=True):
                     **said,
                     "cls": class_path(method),
                     "doc": inspect.getdoc(method) or "",
-                    "parameters": msgspec.to_builtins(parameters.declared(method)),
+                    "parameters": msgspec.to_builtins(parameters.list_parameters(method)),
                     "describes": method.describe is not Method.describe,
                     "requires": method.require is not Method.require,
                     "uses": method.uses is not Method.uses,
@@ -88,13 +81,13 @@ class Description(Struct, frozen=True, kw_only=True):
             raise PluginError(f"{method.__name__} breaks the contract: {error}") from error
 
     def resolve(self, name: str, given: Mapping[str, object]) -> Values:
-        """Every hyperparameter with its value, as ``xmcbench.parameters.resolve``; name: what the method is called."""
+        """Return every hyperparameter with its value, as ``xmcbench.parameters.resolve``; name: of the method."""
         return parameters.resolve(self.parameters, name, given)
 
     @property
     def missing(self) -> dict[str, str]:
         """Missing packages of the method: import name -> what to ``pip install``."""
-        return {name: install for name, install in self.packages.items() if not _installed(name)}
+        return {name: install for name, install in self.packages.items() if not _is_installed(name)}
 
     def check_packages(self, name: str) -> None:
         """Raise Unavailable where a package is missing."""
@@ -103,12 +96,12 @@ class Description(Struct, frozen=True, kw_only=True):
 
 
 def class_path(cls: type) -> str:
-    """Module and name of a class, as an entry point has them."""
+    """Return module and name of a class, as an entry point has them."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def contract_problem(method: object) -> str:
-    """Why this object is not a valid method; empty if it is."""
+    """Return why this object is not a valid method; empty if it is."""
     if not inspect.isclass(method) or not issubclass(method, Method):
         return f"{method!r} is not a subclass of xmcbench.Method"
     for name in ("fit", "predict"):
@@ -116,7 +109,7 @@ def contract_problem(method: object) -> str:
             return f"{method.__name__} does not define {name}"
     if method.supervision not in get_args(Supervision):
         return f"{method.__name__}.supervision is {method.supervision!r}, not one of {', '.join(get_args(Supervision))}"
-    known = parameters.declared(method)
+    known = parameters.list_parameters(method)
     taken = [name for name in known if hasattr(Method, name) or name == "pretrain"]
     if taken:  # the harness would overwrite a parameter called `seed`
         return f"{method.__name__}.{taken[0]} is part of the contract: remove its type, or rename it"
@@ -135,7 +128,7 @@ def _bad_variants(method: type[Method], known: Mapping[str, Parameter]) -> Itera
 
 
 @cache  # every row of a plan asks
-def _installed(package: str) -> bool:
+def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
     except ModuleNotFoundError:  # the parent of a dotted name

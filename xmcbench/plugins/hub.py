@@ -1,7 +1,7 @@
-"""The Hugging Face hub, for methods that are asked whether their weights can be had.
+"""The Hugging Face hub, for methods that check whether their weights are available.
 
 Where the hub cannot be reached, importing its client and failing to connect takes a third of the time of a plan. A
-lookup tells within milliseconds that its host has no address.
+lookup shows within milliseconds that its host has no address.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from xmcbench.method import Method
 
-#: Where the hub is, unless HF_ENDPOINT says otherwise.
+#: The address of the hub, unless HF_ENDPOINT is set.
 _HUB = "https://huggingface.co"
 
 
@@ -39,7 +39,7 @@ def offline_without_address(method: type[Method]) -> Iterator[None]:
 
 
 def has_no_address() -> bool:
-    """Whether the host of the hub has no address, and no proxy could know it; its client is not imported for that."""
+    """Return whether the host of the hub has no address here or by a proxy, without importing its client."""
     return not _has_address(os.environ.get("HF_ENDPOINT") or _HUB) and not _has_proxy()
 
 

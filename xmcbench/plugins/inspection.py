@@ -1,8 +1,7 @@
-"""Looking at a plug-in in a process of its own, with a time limit: its code can end, hang or break that process only.
+"""Inspection of a plug-in in a separate process with a time limit: its code can end, hang or break only this process.
 
-The process imports the plug-in, describes its methods, and asks them what they say of themselves under given
-parameters. It writes each answer at once, so that a crash later on does not lose it. Questions that are known together
-are asked by one process.
+The process imports the plug-in, describes its methods, and asks them questions about given parameters. It writes each
+answer at once, so that a later crash does not lose it. One process asks all questions that are known together.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from xmcbench.storage.temporary import scratch
 
 #: Seconds that a plug-in has to be imported and to answer.
 TIME_LIMIT_S = 60.0
-#: Bytes of a description, which is a few thousand.
+#: More bytes than a description has.
 _LARGEST_FOUND = 1 << 16
 
 
 class Plugin(Struct, frozen=True):
-    """Where methods come from: a plug-in file, or the entry point of this name in an installed package."""
+    """A source of methods: a plug-in file, or the entry point of this name in an installed package."""
 
     file: str | None = None
     name: str = ""
@@ -58,7 +57,7 @@ class Question(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What a method said; error: the kind of error where it raised one, with its message and hint."""
+    """The answer of a method, or the kind of error that it raised, with its message and hint."""
 
     said: str = ""
     error: str = ""
@@ -88,23 +87,23 @@ class Answer(Struct, frozen=True):
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a method can raise anything, even SystemExit
-            return cls.none(question, errors.told(error))
+            return cls.none(question, errors.summarize(error))
         return cls()
 
     @classmethod
     def none(cls, question: Question, reason: str) -> Answer:
-        """What it is that a method has no answer."""
+        """Return the answer of a method that could not be asked."""
         return cls("", PluginError.__name__, f"{question.name} cannot be inspected: {reason}")
 
-    def taken(self) -> str:
-        """What it said. Raises the error that it raised."""
+    def unwrap(self) -> str:
+        """Return the answer. Raises the error that the method raised."""
         if self.error:
             raise errors.of_kind(self.error, self.message, self.hint)
         return self.said
 
 
 class Inspected(Struct, frozen=True, kw_only=True):
-    """One method of a plug-in: its name and origin, and its description and source, or why there are none."""
+    """One method of a plug-in: its name and origin, and its description and source, or the problem."""
 
     name: str
     origin: str
@@ -114,7 +113,7 @@ class Inspected(Struct, frozen=True, kw_only=True):
 
 
 class _Job(Struct, frozen=True):
-    """questions: None for what every run asks."""
+    """A job of the process. questions: None for those of every run."""
 
     plugin: Plugin
     questions: tuple[Question, ...] | None
@@ -126,13 +125,13 @@ class _Found(Struct, frozen=True):
 
 
 class Inspection:
-    """A plug-in as it was found, and what its methods say; nothing is asked twice.
+    """A plug-in as it was found, and the answers of its methods; nothing is asked twice.
 
-    methods: what there is; if the process failed, one method with the reason, under the name of the plug-in.
+    methods: of the plug-in; if the process failed, one method with the reason, under the name of the plug-in.
     """
 
     def __init__(self, plugin: Plugin, origin: str, time_limit_s: float | None = TIME_LIMIT_S) -> None:
-        """Look at a plug-in. origin: where it comes from, in words. time_limit_s: for each process that looks at it."""
+        """Inspect a plug-in. origin: of the plug-in, in words. time_limit_s: for each process."""
         self._plugin, self._time_limit_s = plugin, time_limit_s
         self._answers: list[tuple[Question, Answer]] = []
         self.methods: tuple[Inspected, ...] = ()
@@ -142,30 +141,30 @@ class Inspection:
         self.methods = found.methods if found else (broken,)
 
     def answer(self, question: Question) -> Answer:
-        """What a method says; a process asks it where none did before."""
+        """Return the answer of a method; a process asks it if none did before."""
         self.ask([question])
-        answer = self._answered(question)
+        answer = self._find_answer(question)
         assert answer is not None
         return answer
 
     def ask(self, questions: Sequence[Question]) -> None:
-        """Ask in one process what was not asked before, and go on in another one after a question that ended it."""
+        """Ask new questions in one process, and continue in another process after a question that ended it."""
         while waiting := self._open(questions):
             _, reason = self._look(tuple(waiting))
             if left := self._open(waiting):
                 self._answers.append((left[0], Answer.none(left[0], reason)))
 
     def _open(self, questions: Sequence[Question]) -> list[Question]:
-        return [each for each in questions if self._answered(each) is None]
+        return [question for question in questions if self._find_answer(question) is None]
 
-    def _answered(self, question: Question) -> Answer | None:
+    def _find_answer(self, question: Question) -> Answer | None:
         return next((answer for asked, answer in self._answers if asked == question), None)
 
     def _look(self, questions: tuple[Question, ...] | None) -> tuple[_Found | None, str]:
-        """What a process found, None where it did not get so far; and how it ended if that was too early."""
-        asked = {each.name for each in questions or ()}
-        named = [each.description.environment for each in self.methods if each.description and each.name in asked]
-        secrets = [*chain.from_iterable(named)]
+        """Return what a process found, None if it ended too early for that; and how it ended."""
+        asked = {question.name for question in questions or ()}
+        about = [method.description for method in self.methods if method.description and method.name in asked]
+        secrets = [*chain.from_iterable(description.environment for description in about)]
         with scratch() as folder:
             job, found, finished = (folder / name for name in ("job.json", "found.json", "finished.json"))
             log = folder / "log"
@@ -195,20 +194,20 @@ def _write(path: Path, value: object) -> None:
 
 
 def _check_room(folder: Path) -> None:
-    """Raise StorageError where a process in this folder could not write what it found: that is not the plug-in's."""
+    """Raise StorageError where a process in this folder had no room to write: that is not an error of the plug-in."""
     with atomic_file(folder / "room") as stream:
         stream.write(bytes(_LARGEST_FOUND))
 
 
 def main(job_file: str, found_file: str, finished_file: str) -> None:
-    """Look at the plug-in that a job names; write down what is found after each step, and in the end that it is all."""
+    """Inspect the plug-in of a job; write the findings after each step, and another file at the end."""
     job = msgspec.json.decode(Path(job_file).read_bytes(), type=_Job)
     imported = from_file(Path(job.plugin.file)) if job.plugin.file else [_from_point(job.plugin.name)]
-    methods = tuple(map(_inspected, imported))
+    methods = tuple(map(_inspect, imported))
     found = _Found(methods)
     if job.questions is None:
         _write(Path(found_file), found)
-    classes = {each.name: each.method for each in imported if each.method}
+    classes = {method.name: method.method for method in imported if method.method}
     for question in job.questions or _usual(methods):
         found = _Found(methods, (*found.answers, (question, _answer(classes[question.name], question))))
         _write(Path(found_file), found)
@@ -220,21 +219,21 @@ def _from_point(name: str) -> Imported:
     try:
         return from_point(found)
     except KeyboardInterrupt as error:  # of the import itself: nobody interrupts this process
-        return Imported(name, origin_of(found), None, f"cannot be imported: {errors.told(error)}")
+        return Imported(name, origin_of(found), None, f"cannot be imported: {errors.summarize(error)}")
 
 
 def _answer(method: type[Method], question: Question) -> Answer:
     try:
-        for each in question.files:
-            import_file(Path(each))
+        for file in question.files:
+            import_file(Path(file))
         return Answer.of(method, question)
     except XmcbenchError as error:
         return Answer.none(question, str(error))
     except KeyboardInterrupt as error:  # of the method itself
-        return Answer.none(question, errors.told(error))
+        return Answer.none(question, errors.summarize(error))
 
 
-def _inspected(imported: Imported) -> Inspected:
+def _inspect(imported: Imported) -> Inspected:
     name, origin, problem = imported.name, imported.origin, imported.problem
     if imported.method is None:
         return Inspected(name=name, origin=origin, problem=problem)
@@ -247,13 +246,13 @@ def _inspected(imported: Imported) -> Inspected:
 
 
 def _usual(methods: tuple[Inspected, ...]) -> Iterator[Question]:
-    """What every run asks: how the rows of the presets are called."""
-    for each in methods:
-        about = each.description
+    """Yield the questions of every run: the descriptions of the presets."""
+    for method in methods:
+        about = method.description
         if about is None or not about.describes:
             continue
         for preset in ({}, *about.presets.values()):
-            yield Question(each.name, "describe", about.resolve(each.name, preset))
+            yield Question(method.name, "describe", about.resolve(method.name, preset))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Importing a method: from an installed package, or from a plug-in file.
+"""Import of methods, from installed packages and from plug-in files.
 
-Only a separate process does that, because an import can end, hang or break its process. The run itself
-knows descriptions (``xmcbench.plugins.registry``).
+Only a separate process does that, because an import can end, hang or break its process. The run itself has
+descriptions (``xmcbench.plugins.registry``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib import metadata
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
@@ -29,7 +29,7 @@ from tempfile import mkdtemp
 from types import ModuleType
 from typing import Any
 
-from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError, told
+from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError, summarize
 from xmcbench.method import Method
 from xmcbench.plugins.description import Description, contract_problem
 from xmcbench.storage.source import PLUGIN_PREFIX
@@ -44,7 +44,7 @@ _FOLDERS: list[Path] = []
 
 @dataclass(frozen=True)
 class Imported:
-    """A method by name: where it comes from, and its class, or why there is none."""
+    """A method by name: its origin, and its class, or the problem."""
 
     name: str
     origin: str
@@ -52,7 +52,7 @@ class Imported:
     problem: str = ""
 
     def usable(self) -> type[Method]:
-        """The class. Raises PluginError when it is broken, Unavailable when a package is missing."""
+        """Return the class. Raises PluginError when it is broken, Unavailable when a package is missing."""
         if self.method is None:
             raise PluginError(f"{self.name} ({self.origin}): {self.problem}")
         Description.of(self.method).check_packages(self.name)
@@ -60,13 +60,13 @@ class Imported:
 
 
 def load(name: str) -> type[Method]:
-    """The class of a method: of that name in a plug-in file that was imported here, else in an installed package.
+    """Return the class of a method: from a plug-in file that was imported here, else from an installed package.
 
     Of several files the last one counts. Raises UnknownName, PluginError and Unavailable.
     """
-    modules = [each for called, each in [*sys.modules.items()] if called.startswith(PLUGIN_PREFIX)]
+    modules = [module for called, module in [*sys.modules.items()] if called.startswith(PLUGIN_PREFIX)]
     in_files = chain.from_iterable(map(_methods_in, reversed(modules)))
-    found = next((each for each in in_files if each.name == name), None)
+    found = next((method for method in in_files if method.name == name), None)
     return (found or from_point(point(name))).usable()
 
 
@@ -84,25 +84,25 @@ def import_file(path: Path) -> None:
 
 
 def points() -> list[metadata.EntryPoint]:
-    """The entry points of the installed packages."""
+    """Return the entry points of the installed packages."""
     return [*metadata.entry_points(group=GROUP)]
 
 
 def point(name: str) -> metadata.EntryPoint:
-    """The entry point of this name. Raises UnknownName."""
-    known = {each.name: each for each in points()}
+    """Return the entry point of this name. Raises UnknownName."""
+    known = {point.name: point for point in points()}
     if name not in known:
         raise UnknownName("method", name, known)
     return known[name]
 
 
 def origin_of(point: metadata.EntryPoint) -> str:
-    """What an entry point names, and the package it is of."""
+    """Return the class of an entry point, and its package, in words."""
     return f"{point.value} in {distribution_of(point)}"
 
 
 def distribution_of(point: metadata.EntryPoint) -> str:
-    """The package an entry point is of."""
+    """Return the package of an entry point."""
     return _distribution_name(point.dist) if point.dist else "?"
 
 
@@ -112,12 +112,12 @@ def _distribution_name(distribution: metadata.Distribution) -> str:
 
 
 def from_point(point: metadata.EntryPoint) -> Imported:
-    """The method that an entry point names. Raises KeyboardInterrupt: a user may stop a run while it plans."""
-    return _imported(point.name, origin_of(point), point.load)
+    """Return the method of an entry point. Raises KeyboardInterrupt: a user may stop a run while it plans."""
+    return _describe(point.name, origin_of(point), point.load)
 
 
 def from_file(path: Path) -> list[Imported]:
-    """The methods a plug-in file defines, each under its ``method_name``.
+    """Return the methods that a plug-in file defines, each under its ``method_name``.
 
     Raises UsageError if there is no such file. A file that cannot be imported, or defines no method, is one entry with
     a reason.
@@ -135,14 +135,14 @@ def from_file(path: Path) -> list[Imported]:
     try:
         with _importing(path):
             spec.loader.exec_module(module)
-    except BaseException as error:  # as in _imported
+    except BaseException as error:  # as in _describe
         sys.modules.pop(module_name, None)
-        return [Imported(path.stem, origin, None, f"cannot be imported: {told(error)}{line_of(error, str(path))}")]
+        return [Imported(path.stem, origin, None, f"cannot be imported: {summarize(error)}{line_of(error, str(path))}")]
     return _methods_in(module, path) or [Imported(path.stem, origin, None, "defines no subclass of xmcbench.Method")]
 
 
 def _methods_in(module: ModuleType, path: Path | None = None) -> list[Imported]:
-    """The methods that the module of a plug-in file defines. path: as it was given."""
+    """Return the methods that the module of a plug-in file defines. path: as it was given."""
     # A class with two names is one method.
     members = dict.fromkeys(member for _, member in inspect.getmembers(module, inspect.isclass))
     classes = [
@@ -154,19 +154,19 @@ def _methods_in(module: ModuleType, path: Path | None = None) -> list[Imported]:
         and not member.__name__.startswith("_")  # a base of others
     ]
     file = path or module.__file__
-    return [_imported(method_name(each), f"{file}:{_line(each)}", partial(_itself, each)) for each in classes]
+    return [_describe(method_name(cls), f"{file}:{_line(cls)}", lambda cls=cls: cls) for cls in classes]  # type: ignore[misc]
 
 
 def _module_name(path: Path) -> str:
-    """The name of the module of a plug-in file, without a dot, which would be read as a package."""
+    """Return the name of the module of a plug-in file, without a dot, which would be read as a package."""
     stem = path.stem.replace(".", "_")
     return f"{PLUGIN_PREFIX}{stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
 
 
 def _import_elsewhere(path: Path) -> None:
-    """Let processes that are started anew, as by joblib, import a plug-in file by the name of its module.
+    """Let new processes, as of joblib, import a plug-in file by the name of its module, through ``sys.path``.
 
-    What they are handed is pickled, which keeps of a function its module and name. They get ``sys.path`` from here.
+    They receive pickled functions, which have the name of their module.
     """
     folder = Path(mkdtemp(prefix="plugin-"))
     code = f"from pathlib import Path\n\nfrom {__name__} import from_file\n\nfrom_file(Path({str(path.resolve())!r}))\n"
@@ -177,12 +177,12 @@ def _import_elsewhere(path: Path) -> None:
 class _FromSource(SourceFileLoader):
     """Imports a file from its source.
 
-    Python's own cache of compiled files is told from a newer source by its size and the second of its change, so it can
-    hold what a plug-in was before an edit.
+    Python's cache of compiled files compares the size and the second of the last change, so it can be older than an
+    edited plug-in.
     """
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
-        """Say nothing about a file: without its time of change, nothing compiled is read or written."""
+        """Raise OSError: without the time of the last change, nothing compiled is read or written."""
         raise OSError(path)
 
 
@@ -198,7 +198,7 @@ def _import_from(folder: Path) -> None:
         except ValueError:
             raise ImportError(path) from None
         if not all(part.isidentifier() for part in inside.parts):
-            raise ImportError(path)  # the packages of an environment that is kept in the folder
+            raise ImportError(path)  # the packages of an environment inside the folder
         return FileFinder(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (_FromSource, SOURCE_SUFFIXES))
 
     sys.path_hooks.insert(0, finder)
@@ -216,7 +216,7 @@ def check_file(path: Path) -> None:
 
 
 def line_of(error: BaseException, file: str | None = None) -> str:
-    """The last line of a file that an error went through, as " (FILE:LINE)"; empty if it went through none.
+    """Return the last line of a file in the traceback of an error, as " (FILE:LINE)"; empty if there is none.
 
     file: default is any outside of Python's machinery of imports and of this module.
     """
@@ -232,11 +232,7 @@ def _outside_imports(file: str) -> bool:
     return not file.startswith("<") and file not in (__file__, metadata.__file__, importlib.__file__)
 
 
-def _itself(loaded: type[Method]) -> object:
-    return loaded
-
-
-def _imported(name: str, origin: str, import_it: Callable[[], object]) -> Imported:
+def _describe(name: str, origin: str, import_it: Callable[[], object]) -> Imported:
     try:
         method = import_it()
         problem = contract_problem(method)
@@ -247,7 +243,7 @@ def _imported(name: str, origin: str, import_it: Callable[[], object]) -> Import
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an import can raise anything, even SystemExit; a listing must survive it
-        return Imported(name, origin, None, f"cannot be imported: {told(error)}{line_of(error)}")
+        return Imported(name, origin, None, f"cannot be imported: {summarize(error)}{line_of(error)}")
     return Imported(name, origin, None if problem else method, problem)  # type: ignore[arg-type]
 
 
@@ -260,14 +256,14 @@ def _importing(path: Path) -> Iterator[None]:
         _IMPORTING.pop()
 
 
-def check_imported() -> None:
-    """Raise UsageError while a plug-in file is being imported: whatever it starts would import it again."""
+def check_not_importing() -> None:
+    """Raise UsageError while a plug-in file is being imported: any run that it starts would import it again."""
     if _IMPORTING:
         raise UsageError("it starts a run on import", 'move that below `if __name__ == "__main__":`')
 
 
 def method_name(cls: type) -> str:
-    """The name of a method in a plug-in file: the words of its class name in lower case, with hyphens between them.
+    """Return the name of a method in a plug-in file: the words of its class name in lower case, joined by hyphens.
 
     A word begins with a capital; several capitals are an acronym (``MyBM25`` -> my-bm25, ``LLMRerank`` -> llm-rerank).
     """

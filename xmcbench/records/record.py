@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 from xmcbench.environment import Compute, Hardware, Program
 from xmcbench.errors import UsageError
 from xmcbench.metrics import METRICS
-from xmcbench.metrics.propensity import MIN_INSTANCES
+from xmcbench.metrics.labels import MIN_INSTANCES
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.naming import check_name

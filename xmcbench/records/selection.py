@@ -97,10 +97,10 @@ def choose(store: Store, first: str, second: str, conditions: Conditions) -> tup
         Selected(tuple(sorted(row, key=lambda record: record.cell.seed)), _store_of(word, store))
         for word, row in zip((first, second), found, strict=True)
     )
-    return pair(one, other)
+    return pair_records(one, other)
 
 
-def pair(one: Selected, other: Selected) -> tuple[Selected, Selected]:
+def pair_records(one: Selected, other: Selected) -> tuple[Selected, Selected]:
     """Two rows, of those runs that are compared: those on common few-shot subsets, where there are any.
 
     A run without a partner would only add variance. A row that no seed would change is whole.

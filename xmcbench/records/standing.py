@@ -16,14 +16,8 @@ from xmcbench.storage.source import joined, module_digest, modules_digest
 HINT = "name the file of a plug-in with --plugin"
 
 #: The modules that compute figures from ranks, and those that make ranks from predictions.
-_OF_METRICS = tuple(f"xmcbench.metrics.{name}" for name in ("evaluation", "propensity", "ranks", "views"))
-_OF_RANKS = (
-    "xmcbench.metrics.filters",
-    "xmcbench.metrics.ranking",
-    "xmcbench.metrics.ranks",
-    "xmcbench.metrics.true_pairs",
-    "xmcbench.runner.ranking",
-)
+_OF_METRICS = tuple(f"xmcbench.metrics.{name}" for name in ("evaluation", "labels", "ranks"))
+_OF_RANKS = ("xmcbench.metrics.ranks", "xmcbench.runner.ranking")
 
 
 def metrics_digest() -> str:

@@ -24,7 +24,7 @@ from types import FunctionType
 from typing import Any
 
 from xmcbench.environment import Compute, hardware, package_versions, thread_variables
-from xmcbench.errors import DataError, Unavailable, told
+from xmcbench.errors import DataError, Unavailable, summarize
 from xmcbench.metrics import TruePairs, true_ranks
 from xmcbench.plugins.loading import load
 from xmcbench.runner.canary_cells import Canary, canaries, canary_folder, data
@@ -96,7 +96,7 @@ def run(canary: Canary) -> CanaryOutcome:
     except Unavailable as error:
         return CanaryOutcome(status="skipped", reason=str(error))
     except Exception as error:  # whatever changed code raises
-        return CanaryOutcome(status="failed", reason=told(error))
+        return CanaryOutcome(status="failed", reason=summarize(error))
 
 
 def _run(canary: Canary) -> CanaryOutcome:

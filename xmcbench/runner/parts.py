@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench import parameters
-from xmcbench.contents import identifying_values
+from xmcbench.contents import identity_values
 from xmcbench.errors import MethodError, UnknownName, UsageError
 from xmcbench.method import Method
 from xmcbench.plugins.description import DEFAULT_PRESET
@@ -64,7 +64,7 @@ class Part:
         if colon and preset not in kind.presets:
             raise UnknownName("preset", preset, kind.presets, where=f"of {name}")
         preset = preset or (DEFAULT_PRESET if DEFAULT_PRESET in kind.presets else "")
-        values = parameters.resolve(parameters.declared(kind), name, kind.presets.get(preset, {}))
+        values = parameters.resolve(parameters.list_parameters(kind), name, kind.presets.get(preset, {}))
         return cls(f"{name}:{preset}" if preset else name, name, values, kind, outer)
 
     def require(self) -> None:
@@ -115,7 +115,7 @@ def through(method: Method) -> list[tuple[type[Method], Mapping[str, Any]]]:
     A parameter that names a file or a model has its content.
     """
     distinct = {(type(used), canonical_json(used.parameters())): used for used in _chain(method)}
-    return [(kind, identifying_values(used)) for (kind, _), used in distinct.items()]
+    return [(kind, identity_values(used)) for (kind, _), used in distinct.items()]
 
 
 def _chain(method: Method) -> Iterator[Method]:
@@ -141,7 +141,7 @@ def identity(name: str, method: Method) -> dict[str, Any]:
 
 def cell_parameters(method: Method) -> dict[str, Any]:
     """Return the parameters of a method as a cell has them: files by content, and no default that was added later."""
-    return parameters.identity(parameters.declared(type(method)), identifying_values(method))
+    return parameters.identity(parameters.list_parameters(type(method)), identity_values(method))
 
 
 def ranking_key(
@@ -150,7 +150,7 @@ def ranking_key(
     """What names the ranking of a method that is not trained yet. pairs: those that it learns from."""
     return {
         "method": name,
-        "parameters": identifying_values(method),
+        "parameters": identity_values(method),
         "seed": 0 if method.deterministic else seed,
         "texts": [each.digest for each in texts],
         "pairs": None if pairs is None else pairs_digest(pairs.indptr, pairs.indices),

@@ -12,7 +12,7 @@ import msgspec
 
 from xmcbench import parameters
 from xmcbench.errors import PluginError, StorageError, UnknownName, UsageError, XmcbenchError
-from xmcbench.plugins.description import Values
+from xmcbench.plugins.description import Description, Values
 from xmcbench.plugins.registry import Entry, Registry
 from xmcbench.records import Cell, Record, Standing, Store
 from xmcbench.records.differences import differences
@@ -115,17 +115,15 @@ def plan(
         subsets = draw_subsets(dataset, request.setting, request.seeds)
         for row in rows:
             try:
-                source = registry.source(row.entry.name, row.values)
-                uses = registry.used(row.entry.name, row.values)
-                plugins = registry.files(row.entry.name, row.values)
-                trained = [
-                    (name, _identity(registry[name], values))
-                    for name, values in registry.through(row.entry.name, row.values)
-                ]
-                needs = _needs(uses, registry)
-                packages = frozenset(chain.from_iterable(registry[name].usable().packages for name in uses))
-                environment = frozenset(chain.from_iterable(registry[name].usable().environment for name in uses))
-                identity = _identity(row.entry, row.values)
+                resolved = registry.resolve(row.entry.name, row.values)
+                source, plugins = resolved.source_sha256, resolved.files
+                uses = [entry.name for entry in resolved.entries]
+                declared = [entry.usable() for entry in resolved.entries]
+                trained = [(entry.name, _identity(entry, values)) for entry, values in resolved.through]
+                needs = _needs(declared)
+                packages = frozenset(chain.from_iterable(method.packages for method in declared))
+                environment = frozenset(chain.from_iterable(method.environment for method in declared))
+                identity = trained[0][1]
                 standing = registry.standing(store.root, uses)
                 made = [
                     _planned(row, identity, source, number, request, dataset, subsets[seed], seed, store, standing)
@@ -295,7 +293,7 @@ def _damage(record: Record, dataset: Dataset, store: Store, standing: Standing) 
     return ""
 
 
-def _needs(names: Sequence[str], registry: Registry) -> dict[str, int]:
-    """The most that one of the methods needs, of everything."""
-    declared = [registry[name].usable().needs for name in names]
-    return {what: max(each.get(what, 0) for each in declared) for what in {*chain(*declared)}}
+def _needs(methods: Sequence[Description]) -> dict[str, int]:
+    """Return the most that one of the methods needs, of each resource."""
+    needs = [method.needs for method in methods]
+    return {resource: max(needed.get(resource, 0) for needed in needs) for resource in {*chain(*needs)}}

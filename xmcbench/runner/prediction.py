@@ -90,7 +90,7 @@ def predict(
             f"predict_batches returned an object of type {type(batches).__name__}",
             "it must yield an xmcbench.TopK for each batch",
         )
-    return TopK.checked(phases.each("predict", batches), len(test), k, len(labels))
+    return TopK.check_parts(phases.each("predict", batches), len(test), k, len(labels))
 
 
 def pretrained(method: Method, train: Texts, labels: Texts, identity: Mapping[str, object]) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ import msgspec
 
 from xmcbench.errors import DataError, UsageError
 from xmcbench.metrics import Scores, evaluate_ranks, inverse_propensity_of
-from xmcbench.metrics.propensity import MIN_INSTANCES
+from xmcbench.metrics.labels import MIN_INSTANCES
 from xmcbench.records import Record, Standing, Store
 
 if TYPE_CHECKING:

@@ -205,8 +205,8 @@ class _NeedsPairs(UsageError):
 
 def _check_supervision(name: str, values: Values, request: Request, registry: Registry) -> None:
     if request.setting.kind == "ez":
-        needy = [each for each in registry.used(name, values) if registry[each].usable().supervision == "required"]
-        if needy:
+        entries = registry.resolve(name, values).entries
+        if needy := [entry.name for entry in entries if entry.usable().supervision == "required"]:
             raise _NeedsPairs(needy[0])
 
 

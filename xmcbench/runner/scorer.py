@@ -186,7 +186,7 @@ def _answer(line: bytes, datasets: dict[str, tuple[Dataset, Truth]]) -> _Answer:
     except XmcbenchError as error:
         return _Answer(error=errors.kind_of(error), message=error.message, hint=error.hint)
     except Exception as error:
-        return _Answer(error="XmcbenchError", message=f"scoring failed: {errors.told(error)}")
+        return _Answer(error="XmcbenchError", message=f"scoring failed: {errors.summarize(error)}")
 
 
 def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Scored:
@@ -211,7 +211,7 @@ def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Sco
         raise DataError("the subset is not the one that the setting and seed select", "run again")
     path = store.predictions_path(cell)
     sha256 = sha256_file(path)
-    parts = TopK.checked(TopK.load_parts(path), len(dataset.test), request.depth, len(dataset.labels))
+    parts = TopK.check_parts(TopK.load_parts(path), len(dataset.test), request.depth, len(dataset.labels))
     ranks, empty = rank(parts, dataset, truth, subset.pairs if subset else None)
     kept = Predictions(file=store.relative(path), sha256=sha256, depth=request.depth, empty=empty)
     if not len(truth.pairs):

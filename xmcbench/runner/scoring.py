@@ -12,9 +12,9 @@ from xmcbench.metrics import (
     evaluate_ranks,
     invariants,
     inverse_propensity_of,
-    label_views,
+    label_groups,
 )
-from xmcbench.metrics.propensity import MIN_INSTANCES
+from xmcbench.metrics.labels import MIN_INSTANCES
 from xmcbench.records import Ranks, Truth
 from xmcbench.records.record import Figures, FilteredFigures
 
@@ -31,7 +31,7 @@ def figures(ranks: Ranks, truth: Truth, propensity: tuple[float, float]) -> dict
     weights = None
     if truth.instances >= MIN_INSTANCES:  # else PSP is left out
         weights = inverse_propensity_of(truth.frequency, truth.instances, *propensity)
-    groups = label_views(truth.frequency, ranks.seen.astype(np.int64))
+    groups = label_groups(truth.frequency, ranks.seen.astype(np.int64))
     found = {}
     for name, under_filter in ranks.by_filter.items():
         scores = evaluate_ranks(under_filter, truth.pairs, weights)

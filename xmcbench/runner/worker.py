@@ -22,7 +22,7 @@ from xmcbench import progress
 from xmcbench.contents import contents
 from xmcbench.data.sealing import seal
 from xmcbench.environment import distribution_versions
-from xmcbench.errors import DataError, Unavailable, XmcbenchError, told
+from xmcbench.errors import DataError, Unavailable, XmcbenchError, summarize
 from xmcbench.method import Method
 from xmcbench.plugins.loading import import_file, load
 from xmcbench.processes.lifetime import ending_forks
@@ -70,12 +70,12 @@ def main(job_file: str) -> None:
 def _told(error: BaseException, hidden: Collection[str]) -> str:
     """An error in one line. The system's own says nothing of the isolation, and denies that the file may be read."""
     if not isinstance(error, PermissionError) or not error.filename or not os.access(error.filename, os.R_OK):
-        return told(error)
+        return summarize(error)
     path = Path(os.path.realpath(os.fsdecode(error.filename)))
     if any(path.is_relative_to(each) for each in hidden):
-        return f"{told(error)} (a method gets its data as arguments, and cannot read files that hold pairs)"
+        return f"{summarize(error)} (a method gets its data as arguments, and cannot read files that hold pairs)"
     return (
-        f"{told(error)} (a cell cannot read files made beside hidden data: use self.artifacts or $TMPDIR; "
+        f"{summarize(error)} (a cell cannot read files made beside hidden data: use self.artifacts or $TMPDIR; "
         "run again if it was downloaded)"
     )
 

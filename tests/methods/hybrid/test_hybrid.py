@@ -173,10 +173,10 @@ def test_a_hybrid_of_a_hybrid_is_an_error_of_the_request(inside, tiny, methods):
 def test_a_hybrid_is_stale_when_a_part_has_changed(monkeypatch, tmp_path):
     def digests():
         registry = Registry()  # it looks at each file once
-        return registry.source("hybrid", {"parts": "tfidf,bm25"}), registry.source("hybrid", {"parts": "glove,bm25"})
+        return [registry.resolve("hybrid", {"parts": parts}).source_sha256 for parts in ("tfidf,bm25", "glove,bm25")]
 
     before, parsed = digests(), source.syntax_of
-    assert before[0] != before[1] != Registry().source("bm25", {})
+    assert before[0] != before[1] != Registry().resolve("bm25", {}).source_sha256
 
     def with_a_change(file, name):
         found = parsed(file, name)
@@ -202,23 +202,24 @@ def test_a_hybrid_is_stale_when_a_preset_of_a_part_has_other_values(monkeypatch)
 
     def digests():
         registry = Registry()
-        return [registry.source("hybrid", {"parts": parts}) for parts in ("tfidf:pecos,bm25", "tfidf:sklearn,bm25")]
+        given = [{"parts": parts} for parts in ("tfidf:pecos,bm25", "tfidf:sklearn,bm25")]
+        return [registry.resolve("hybrid", values).source_sha256 for values in given]
 
-    before, own = digests(), Registry().source("tfidf", {})
+    before, own = digests(), Registry().resolve("tfidf", {}).source_sha256
     pecos = {**Tfidf.presets["pecos"], "max_df": 0.9}
     monkeypatch.setattr(Tfidf, "presets", {**Tfidf.presets, "pecos": pecos})
     after = digests()
     assert (after[0] == before[0], after[1] == before[1]) == (False, True)
-    assert Registry().source("tfidf", {}) == own
+    assert Registry().resolve("tfidf", {}).source_sha256 == own
 
 
 def test_whether_a_hybrid_is_stale_does_not_depend_on_what_is_installed(monkeypatch):
     values = {"parts": "tfidf,sentbert:quick"}
-    here = Registry().source("hybrid", values)
+    here = Registry().resolve("hybrid", values).source_sha256
     monkeypatch.setattr("xmcbench.plugins.description._installed", lambda package: False)
     with pytest.raises(Unavailable):
         Registry()["tfidf"].usable()
-    assert Registry().source("hybrid", values) == here
+    assert Registry().resolve("hybrid", values).source_sha256 == here
 
 
 def test_a_cell_after_those_of_its_parts_costs_the_fusion(inside, tiny, tmp_path):

@@ -1,27 +1,61 @@
-"""Records as runs of an MLflow tracking server, or of a folder."""
+"""Records for other programs: as Parquet or CSV, a line per cell, and as runs of MLflow."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xmcbench.errors import StorageError, Unavailable
+from xmcbench.errors import StorageError, Unavailable, UsageError
 from xmcbench.extras import installation
-from xmcbench.output.escaping import visible
+from xmcbench.output import escaping
 from xmcbench.records import Record, Standing
 from xmcbench.results import flat
+from xmcbench.storage.atomic import atomic_file, write_text
+from xmcbench.storage.canonical import canonical_json
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-#: Tags that tell whether a record is there already.
+#: Tags that identify a record on the server.
 _KEY, _SHA256 = "xmcbench.key", "xmcbench.sha256"
 #: What identifies a cell beside the parameters of its method.
 _PARAMETERS = ("dataset", "setting", "by", "ratio", "method", "seed", "filter")
 #: The longest value of a parameter or a tag.
 _LONGEST = 5000
+
+
+def write_records(records: Sequence[Record], path: Path, standing: Standing) -> None:
+    """Write records as .parquet or .csv, by the suffix of the file; under the filter of each.
+
+    Columns are those of ``Results.frame``, and besides these the variant, the parameters as JSON, the machine and the
+    digest of the dataset. In CSV, text is escaped for spreadsheets. Raises UsageError for another suffix, StorageError.
+    """
+    lines = [_line(record, standing) for record in records]
+    if path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        with atomic_file(path) as stream:
+            pq.write_table(pa.Table.from_pylist(lines), stream)
+    elif path.suffix == ".csv":
+        heads = tuple(lines[0]) if lines else ()
+        write_text(path, escaping.csv_file([heads, *(line.values() for line in lines)]))
+    else:
+        raise UsageError(f"records cannot be written as {path.name}", "name it .parquet or .csv")
+
+
+def _line(record: Record, standing: Standing) -> dict[str, Any]:
+    return {
+        **flat(record, record.protocol.filter, standing),
+        "variant": record.method.variant,
+        "parameters": canonical_json(record.cell.parameters),
+        "hardware": record.environment.hardware.kind,
+        "dataset_sha256": record.cell.dataset_sha256,
+        "protocol": record.protocol.version,
+    }
 
 
 def log_records(records: Sequence[Record], runs: str, uri: str, experiment: str, standing: Standing) -> int:
@@ -50,12 +84,12 @@ def log_records(records: Sequence[Record], runs: str, uri: str, experiment: str,
         for record in new:
             _log(client, number, record, runs, standing)
     except (MlflowException, OSError) as error:
-        raise StorageError(f"MLflow cannot write to {uri}: {visible(str(error))}") from error
+        raise StorageError(f"MLflow cannot write to {uri}: {escaping.visible(str(error))}") from error
     return len(new)
 
 
 def _runs(client: MlflowClient, experiment: str) -> Iterator[Any]:
-    """All runs of an experiment, page by page."""
+    """Yield all runs of an experiment, page by page."""
     token = None
     while True:
         page = client.search_runs([experiment], max_results=1000, page_token=token)
@@ -82,14 +116,19 @@ def _log(client: MlflowClient, experiment: str, record: Record, runs: str, stand
     parameters |= {f"{record.cell.method}.{name}": value for name, value in record.cell.parameters.items()}
     numbers = {name: value for name, value in line.items() if type(value) in (int, float) and name not in parameters}
     shown = {
-        name: visible(str(value))[:_LONGEST] for name, value in {**tags, "mlflow.note.content": record.name}.items()
+        name: escaping.visible(str(value))[:_LONGEST]
+        for name, value in {**tags, "mlflow.note.content": record.name}.items()
     }
-    run = client.create_run(experiment, start, shown, f"{visible(record.name)}, seed {record.cell.seed}")
+    run = client.create_run(experiment, start, shown, f"{escaping.visible(record.name)}, seed {record.cell.seed}")
     client.log_batch(
         run.info.run_id,
         [Metric(name.replace("@", "_at_").replace(" ", "_"), value, end, 0) for name, value in numbers.items()],
-        [Param(name, visible(str(value))[:_LONGEST]) for name, value in parameters.items()],
+        [Param(name, _shorten(value)) for name, value in parameters.items()],
     )
     client.set_terminated(run.info.run_id, "FINISHED" if record.finished else "FAILED", end)
     # Last: a run without it was interrupted, and does not count as there.
     client.set_tag(run.info.run_id, _SHA256, record.sha256)
+
+
+def _shorten(value: object) -> str:
+    return escaping.visible(str(value))[:_LONGEST]
