@@ -14,8 +14,10 @@ from xmcbench.methods.deepxml import surrogate
 from xmcbench.methods.deepxml.bags import Bags, Tokens
 from xmcbench.methods.deepxml.classifiers import trained_classifiers
 from xmcbench.methods.deepxml.network import BagEncoder
-from xmcbench.methods.deepxml.surrogate import balanced_clusters, surrogate_pairs, walked
+from xmcbench.methods.deepxml.surrogate import surrogate_pairs, walked
 from xmcbench.methods.dense import search
+from xmcbench.methods.label_tree import clusters
+from xmcbench.methods.label_tree.clusters import balanced_clusters
 
 SMALL = {"dimensions": 32, "min_count": 1, "epochs": 15, "encoder_rate": 0.02, "classifier_epochs": 10, "dropout": 0.1}
 
@@ -95,7 +97,7 @@ def test_frequent_labels_weigh_no_more_in_a_smoothed_one(monkeypatch):
         given.append(vectors.toarray())
         return np.zeros(vectors.shape[0], np.int64)
 
-    monkeypatch.setattr(surrogate, "balanced_clusters", watched)
+    monkeypatch.setattr(clusters, "balanced_clusters", watched)
     pairs = csr_matrix(np.array([[1, 1, 0, 0], *[[1, 0, 0, 0]] * 9, [0, 0, 1, 1]], np.float32))
     bags = Bags(np.arange(12), np.array([0, *[1] * 9, 2]), np.ones(11, np.float32))
     surrogate_pairs(bags, pairs, 3, clusters=2, walk=20, restart=0.2, kept=4, seed=0)
