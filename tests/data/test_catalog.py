@@ -40,7 +40,7 @@ def test_a_name_is_found_in_any_case(root, write_folder):
 
 def test_a_folder_without_a_card_is_listed_too(root, write_folder):
     shutil.move(write_folder(), root / "My Tea")
-    assert _find("my-tea").folder == root / "My Tea"
+    assert _find("my-tea").place.path == root / "My Tea"
     assert load_dataset("my tea").counts()["labels"] == 3
 
 
@@ -124,7 +124,7 @@ def test_data_that_are_not_here_say_where_to_get_them(root):
 def test_data_and_card_may_lie_in_different_folders(root, write_folder):
     shutil.move(write_folder(), root / "LF-Amazon-131K")
     listing = _find("lf-amazon-131k")
-    assert (listing.folder, listing.problem) == (root / "LF-Amazon-131K", "")
+    assert (listing.place.path, listing.problem) == (root / "LF-Amazon-131K", "")
     assert load_dataset("lf-amazon-131k").propensity == (0.6, 2.6)
 
 

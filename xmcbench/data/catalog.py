@@ -41,11 +41,6 @@ class Listing:
     problem: str = ""
     hint: str = ""
 
-    @property
-    def folder(self) -> Path | None:
-        """The folder or the file of the data."""
-        return self.place.path if self.place else None
-
 
 def roots() -> list[Path]:
     """The folders that hold dataset folders: those in $XMCBENCH_DATASETS, then the one that comes with xmcbench."""

@@ -111,9 +111,10 @@ def check_free(out: Path, force: bool = False, rebuild: bool = False) -> None:
     """Raise UsageError if a dataset cannot be written to ``out`` without replacing files of somebody else."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} already exists and is not a folder", "choose a new or empty folder")
+    if force or not out.exists():
+        return
     own = _own_files(out) if rebuild else set()
-    others = [] if force or not out.exists() else sorted(path for path in out.iterdir() if path.name not in own)
-    if others:
+    if others := sorted(path for path in out.iterdir() if path.name not in own):
         hint = "choose a new or empty folder; --force writes beside other files and replaces those of the same name"
         raise UsageError(f"{out} already exists and contains {others[0].name}", hint)
 

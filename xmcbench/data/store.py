@@ -176,10 +176,9 @@ class _Reader:
         """Raise DataError for a uid that is given twice."""
         import pyarrow.compute as pc
 
-        if pc.count_distinct(texts.uids.to_arrow()).as_py() == len(texts):
-            return
+        is_unique = pc.count_distinct(texts.uids.to_arrow()).as_py() == len(texts)
         seen: dict[str, int] = {}
-        for row, uid in enumerate(texts.uids):
+        for row, uid in enumerate(() if is_unique else texts.uids):
             if uid in seen:
                 (path, line), (other, first) = self._place(row), self._place(seen[uid])
                 where = f"line {first}" if other == path else f"{other.name}, line {first}"

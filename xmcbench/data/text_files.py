@@ -111,7 +111,7 @@ def find_source(folder: Path, *names: str) -> Path | None:
 
 
 def sha256_unpacked(path: Path) -> str:
-    """SHA-256 (hex) of a file's content without its compression."""
+    """Return the SHA-256 (hex) of a file's content without its compression."""
     with open_source(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
