@@ -179,7 +179,7 @@ def test_png(inside, tiny, tmp_path):
     assert ended.returncode == 0, ended.stderr
     content = (tmp_path / "runs" / "curves" / "tiny-label-p1.png").read_bytes()
     assert content.startswith(b"\x89PNG")
-    assert int.from_bytes(content[16:20], "big") == 960
+    assert int.from_bytes(content[16:20], "big") == 1200
     drawing = tmp_path / "runs" / "curves" / "tiny-label-p1.svg"
     drawing.unlink()
     refused = inside("curve", "--dataset", tiny, "--methods", "tfidf", "--ratio", "0,1", "--metric", "P@1", "--png")

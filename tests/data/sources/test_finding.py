@@ -11,7 +11,6 @@ from xmcbench.data.exchange import convert, formats
 from xmcbench.data.sources import Holding, Place, Source, finding
 from xmcbench.data.sources.finding import layouts, place_of, reference_to, source_at, without
 from xmcbench.data.sources.hugging_face import HuggingFace
-from xmcbench.data.verification import examine
 from xmcbench.errors import DataError, Unavailable, UnknownName, UsageError
 from xmcbench.storage.cache import cache_root
 
@@ -163,17 +162,6 @@ def test_the_annif_and_the_raw_layout_of_a_large_dataset_give_the_same_digest(re
     raw = load_dataset(real_data("LF-YSO-25K"))
     export(raw, tmp_path / "annif", "annif")
     assert load_dataset(tmp_path / "annif").digest == raw.digest
-
-
-@pytest.mark.data
-def test_a_matrix_and_a_filter_without_texts_are_verified(real_data):
-    folder = real_data("LF-AmazonTitles-131K")
-    verified = examine(folder)
-    assert verified.findings == []
-    assert "134,835 rows, 131,073 columns, 284,746 pairs" in verified.facts[0]
-    assert verified.facts[1] == "tst_filter_labels.txt.gz: 79,663 pairs over 38,808 rows; 0 of them are true pairs"
-    with pytest.raises(DataError, match="has no layout"):
-        load_dataset(folder)
 
 
 def test_a_partial_snapshot_of_the_hub_is_downloaded_to_its_end(write_folder, tmp_path, monkeypatch):
