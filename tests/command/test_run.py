@@ -1,9 +1,7 @@
 """`xmcbench run` as a user meets it: what it prints, what it leaves, how it ends."""
 
-import argparse
 import gzip
 import json
-import math
 import os
 import re
 import shutil
@@ -17,9 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from xmcbench.command.request import limits
+from xmcbench.command import flags
 from xmcbench.environment import machine_cores
-from xmcbench.runner.place import Limits
 
 FEW = ("--setting", "fs", "--ratio", "0.5")
 
@@ -608,6 +605,7 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         (["--setting", "ez", "--filter", "file"], "has no filter 'file'"),
         (["--setting", "zero"], "unknown setting 'zero'"),
         (["--setting", "ez,zero"], "unknown setting 'zero'"),
+        (["--setting", "ez", "--dataset", ","], "--dataset is empty"),
         (["--setting", ","], "argument --setting: the list ',' is empty"),
         (["--setting", "fs", "--ratio", "half"], "argument --ratio: 'half' must be comma-separated numbers"),
         (["--setting", "ez,full", "--ratio", "0.5"], "cannot be used with the setting ez,full"),
@@ -629,8 +627,7 @@ def test_a_wrong_request_is_one_line_with_a_hint_and_exit_2(inside, tiny, tmp_pa
 
 
 def test_an_infinite_limit_is_none():
-    arguments = argparse.Namespace(time_limit=math.inf, memory_limit=math.inf)
-    assert limits(arguments) == Limits(None, None)
+    assert [flags.limit(text) for text in ("inf", "2.5")] == [None, 2.5]
 
 
 def test_a_settings_file_is_read_or_refused(inside, tiny, tmp_path):
