@@ -88,7 +88,7 @@ def test_a_checkout_that_is_not_installed(monkeypatch):
 
 def test_every_package_of_a_built_in_method_is_in_the_core_or_in_an_extra():
     stated = {canonicalize_name(Requirement(line).name) for line in requires("xmcbench")}
-    used = {package for entry in Registry() for package in entry.described().packages.values()}
+    used = {package for entry in Registry() for package in entry.declared.packages.values()}
     assert {*map(canonicalize_name, used)} <= stated
 
 
