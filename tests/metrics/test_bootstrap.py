@@ -106,7 +106,7 @@ def test_the_correction_has_the_right_sign(monkeypatch):
     """
     values = np.random.RandomState(2).exponential(1, (30, 2_000))
     corrected = misses(values, 1.0, 0)
-    monkeypatch.setattr(bootstrap, "_corrected", lambda level, *_: level)
+    monkeypatch.setattr(bootstrap, "_correct", lambda level, *_: level)
     plain = misses(values, 1.0, 0)
     assert corrected[0] < 0.8 * plain[0]
     assert corrected[1] > 1.3 * plain[1]
@@ -193,7 +193,7 @@ def test_draws_are_kept_for_the_next_values_of_as_many_rows(monkeypatch):
     monkeypatch.setattr(bootstrap, "_kept", OrderedDict())
     drawn = []
     fresh = bootstrap._draw
-    monkeypatch.setattr(bootstrap, "_drawn", lambda *what: drawn.append(what[:2]) or fresh(*what))
+    monkeypatch.setattr(bootstrap, "_draw", lambda *what: drawn.append(what[:2]) or fresh(*what))
     values = {rows: np.linspace(0, 1, rows) ** 2 for rows in (20, 30)}
 
     def find_interval(rows, seed=0):

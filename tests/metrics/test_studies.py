@@ -123,7 +123,7 @@ def test_intervals_of_few_rows(draw, rows, monkeypatch):
         )
 
     corrected = misses()
-    monkeypatch.setattr(bootstrap, "_corrected", lambda level, *_: level)
+    monkeypatch.setattr(bootstrap, "_correct", lambda level, *_: level)
     plain = misses()
     print(
         f"{draw.__name__}, {rows} rows: BCa below {100 * corrected[0]:.1f}%, above {100 * corrected[1]:.1f}%; "

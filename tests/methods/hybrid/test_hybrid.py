@@ -216,7 +216,7 @@ def test_a_hybrid_is_stale_when_a_preset_of_a_part_has_other_values(monkeypatch)
 def test_whether_a_hybrid_is_stale_does_not_depend_on_what_is_installed(monkeypatch):
     values = {"parts": "tfidf,sentbert:quick"}
     here = Registry().resolve("hybrid", values).source_sha256
-    monkeypatch.setattr("xmcbench.plugins.description._installed", lambda package: False)
+    monkeypatch.setattr("xmcbench.plugins.description._is_installed", lambda package: False)
     with pytest.raises(Unavailable):
         Registry()["tfidf"].usable()
     assert Registry().resolve("hybrid", values).source_sha256 == here
