@@ -27,7 +27,7 @@ RANKS, METRICS = "ranks", "metrics"
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
-class Evidence(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Evidence(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """A source, and the evidence that it gives the same results as the first one of its list.
 
     source: SHA-256 of the code; None for ranks from before their source was recorded. kind: ``first`` of the list, or
@@ -83,7 +83,7 @@ def with_evidence(equivalence: Equivalence, name: str, before: str | None, evide
     """Return the lists with one more source, in the list of an earlier one, or in a list that these two begin."""
     lists = [*equivalence.get(name, ())]
     if not any(entry.source == before for listed in lists for entry in listed):
-        lists.append((Evidence(before, "first", evidence.date, evidence.processor),))
+        lists.append((Evidence(source=before, kind="first", date=evidence.date, processor=evidence.processor),))
     for place, listed in enumerate(lists):
         if before in [entry.source for entry in listed]:
             lists[place] = (*(entry for entry in listed if entry.source != evidence.source), evidence)

@@ -179,6 +179,6 @@ def record_evidence(verdicts: Iterable[Verdict], kind: Literal["canaries", "reru
         if all(verdict.is_equal for verdict in compared):
             outcome = "; ".join(dict.fromkeys(verdict.outcome for verdict in compared))
             for source in {verdict.source for verdict in compared}:
-                evidence = Evidence(source, kind, today, hardware().kind, outcome)
+                evidence = Evidence(source=source, kind=kind, date=today, processor=hardware().kind, outcome=outcome)
                 equivalence = with_evidence(equivalence, method, before, evidence)
                 write_file(runs / FILE, equivalence)
