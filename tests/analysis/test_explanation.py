@@ -4,11 +4,11 @@ import html
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
+from committed import copy_records
 
 from xmcbench import load_dataset
 from xmcbench.analysis import attributes
@@ -21,7 +21,6 @@ from xmcbench.metrics import TruePairs
 from xmcbench.records import Ranks, Store, Truth
 from xmcbench.runner.rescoring import evaluations
 
-BOARD = Path(__file__).parents[2] / "leaderboards"
 PLANTED = "words of the text: 121 to 2,578"
 
 
@@ -29,13 +28,8 @@ PLANTED = "words of the text: 121 to 2,578"
 def board(tmp_path_factory):
     """TF-IDF and BM25 on LF-Debian-20K without pairs, from the committed records: no predictions."""
     root = tmp_path_factory.mktemp("board")
-    for folder, pattern in (("records", "{}-s0-*.json"), ("ranks", "{}-s0-*.npz")):
-        for name in ("tfidf", "bm25"):
-            for path in (BOARD / folder / "lf-debian-20k" / "ez").glob(pattern.format(name)):
-                place = root / path.relative_to(BOARD)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(path, place)
-    shutil.copytree(BOARD / "truth", root / "truth")
+    for name in ("tfidf", "bm25"):
+        copy_records(f"lf-debian-20k/ez/{name}-s0-*", root)
     return root
 
 

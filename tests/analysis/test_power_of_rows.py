@@ -3,35 +3,23 @@
 import gzip
 import json
 import shutil
-from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
+from committed import BOARD, copy_records
 
 from xmcbench.analysis import power
 from xmcbench.metrics.power import Spread
 from xmcbench.records import Store
 from xmcbench.setting import Setting
 
-BOARD = Path(__file__).parents[2] / "leaderboards"
-
-
-def copy(files, root):
-    """Copy committed records and their ranks to a runs folder."""
-    for kind in ("records", "ranks"):
-        for path in (BOARD / kind).glob(files):
-            copied = root / path.relative_to(BOARD)
-            copied.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, copied)
-
 
 @pytest.fixture
 def few(tmp_path):
     """A runs folder with some committed rows: TF-IDF by two recipes, BM25, XR-Linear; one has no ranks."""
-    shutil.copytree(BOARD / "truth", tmp_path / "few" / "truth")
     for name in ("tfidf", "bm25", "xr-linear", "label-expansion"):
-        copy(f"lf-debian-20k/ez/{name}-s*", tmp_path / "few")
+        copy_records(f"lf-debian-20k/ez/{name}-s*", tmp_path / "few")
     store = Store(tmp_path / "few")
     (one,) = [record for record in store.records() if record.cell.method == "label-expansion"]
     store.write(msgspec.structs.replace(one, ranks=None))
@@ -119,7 +107,7 @@ def test_rows_that_are_scored_on_a_single_instance_are_left_out(inside, tiny, fe
 
 
 def test_rows_of_two_datasets_are_refused(inside, few):
-    copy("lf-debian-de/ez/bm25-s*", few)
+    copy_records("lf-debian-de/ez/bm25-s*", few)
     other = next(record for record in Store(few).records() if record.cell.dataset == "LF-Debian-de")
     ended = inside("power", "tfidf:", other.key, "--detect", "1", "--runs", few)
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -128,7 +116,7 @@ def test_rows_of_two_datasets_are_refused(inside, few):
 
 def test_rows_of_two_settings_are_said_to_be(inside, few):
     """Their test instances are the same, so that they can be compared."""
-    copy("lf-debian-20k/full/knn-s*", few)
+    copy_records("lf-debian-20k/full/knn-s*", few)
     words = ("power", "tfidf:", "knn", "--detect", "1", "--runs", few)
     ended = inside(*words)
     assert ended.returncode == 0, ended.stderr
@@ -166,9 +154,8 @@ def test_what_is_refused(inside, tmp_path):
 
 def test_rows_with_some_seeds_in_common_are_judged_as_if_they_were_named(inside, tmp_path):
     """Among all rows they were taken for rows on other subsets."""
-    shutil.copytree(BOARD / "truth", tmp_path / "few" / "truth")
     for pattern in ("zestxml-s[01]", "knn-s[012]"):
-        copy(f"lf-debian-20k/fs-label-0.01/{pattern}*", tmp_path / "few")
+        copy_records(f"lf-debian-20k/fs-label-0.01/{pattern}*", tmp_path / "few")
     where = ("--runs", "few", "--dataset", "lf-debian-20k", "--setting", "fs", "--ratio", "0.01", "--json")
     (named,), (found,) = (
         json.loads(inside("power", *words, "--detect", "1", *where).stdout) for words in (("zestxml", "knn"), ())
@@ -178,7 +165,7 @@ def test_rows_with_some_seeds_in_common_are_judged_as_if_they_were_named(inside,
         path.unlink()
     ended = inside("power", "--detect", "1", *where)
     assert "with one run, although its result depends on the seed" in ended.stderr
-    copy("lf-debian-20k/fs-label-0.01/zestxml-s[02]*", tmp_path / "few")
+    copy_records("lf-debian-20k/fs-label-0.01/zestxml-s[02]*", tmp_path / "few")
     for path in (tmp_path / "few").rglob("knn-s2*"):
         path.unlink()
     ended = inside("power", "--detect", "1", *where)

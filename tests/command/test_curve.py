@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from xmcbench.command.main import main
+from xmcbench.extras import installation
 from xmcbench.leaderboard import raster
 from xmcbench.records import Store
 
@@ -191,7 +192,7 @@ def test_png_names_what_is_missing(tiny, monkeypatch, capsys):
     monkeypatch.setattr(raster, "find_spec", lambda name: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # in the process of the tests
     code = main(["curve", "--dataset", str(tiny), "--methods", "tfidf", "--ratio", "0,1", "--png"])
-    assert (code, "pip install resvg-py" in capsys.readouterr().err) == (1, True)
+    assert (code, installation("resvg-py") in capsys.readouterr().err) == (1, True)
 
 
 @pytest.mark.parametrize(
