@@ -154,7 +154,7 @@ def test_a_dataset_with_a_card_and_without_data_is_one_that_is_not_here(board, t
     (tmp_path / "sets" / "lf-debian-20k" / "card.toml").write_text('name = "LF-Debian-20K"\nslug = "lf-debian-20k"\n')
     monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "sets"))
     monkeypatch.setattr("xmcbench.data.catalog.find_bundled", list)
-    found = explain_rows("bm25", "tfidf:", setting="ez", runs=board, instances=1)
+    found = explain_rows("bm25", "tfidf:", runs=board, instances=1)
     assert found.note.startswith("Without texts: LF-Debian-20K is not on this machine")
 
 
