@@ -63,6 +63,8 @@ def case(name, tmp_path):
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_hostile_dataset_is_refused_soon_and_in_little_memory(run, tmp_path, name):
+    if name.startswith(("skos-", "nt-")):
+        pytest.importorskip("rdflib")
     printed, seconds, memory = run("data", "info", case(name, tmp_path))
     assert REFUSED[name] in printed
     assert seconds < 60
