@@ -52,6 +52,7 @@ def test_scores_beyond_float32(case, inside):
 
 
 def test_a_model_that_is_a_pointer_of_git_lfs(case, inside):
+    pytest.importorskip("sentence_transformers")
     case("lfs_pointer")
     ended = inside(
         "run", "--dataset", "data", "--setting", "ez", "--methods", "embedder", "--set", "embedder.model=model"
