@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -47,7 +48,7 @@ PEFA,XR-Linear,XR-Transformer,AttentionXML,Astec,SiameseXML,ZestXML""".replace("
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chart:
+class Chart(ABC):
     """A chart. stem: the name of its file. foot: the small print. notes: meanings of daggers, and what is missing, for
     the text below it."""
 
@@ -56,13 +57,13 @@ class Chart:
     foot: str
     notes: tuple[str, ...] = ()
 
+    @abstractmethod
     def draw(self) -> str:
         """Return the chart as an SVG document."""
-        raise NotImplementedError
 
+    @abstractmethod
     def points(self) -> Iterator[list[str]]:
         """Yield the head of a table of its points, and its lines."""
-        raise NotImplementedError
 
 
 def title_of(name: str) -> str:

@@ -1,51 +1,40 @@
-"""A runs folder: one file per cell and kind, under the same path; on a board, records and ranks are packed.
-
-records/<dataset>/<setting>/<method>-s<seed>-<key>.json    or a line of records/<dataset>/<setting>.jsonl
-ranks/...npz    or a member of ranks/<dataset>/<setting>.zip
-predictions/...npz    logs/...log    truth/<dataset>-<hash>.npz    subsets/<dataset>/<subset>-<hash>.npz
-artifacts/<kind>/<hash>/    trained/<training>/<kind>/<hash>/
-"""
+"""The records of a runs folder, and the files that come with them: reading, and writing whole or not at all."""
 
 from __future__ import annotations
 
 import gc
 import os
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from xmcbench.errors import DataError, StorageError, UsageError, XmcbenchError
-from xmcbench.processes.claim import CLAIM, Claim, sweep_claims
-from xmcbench.records.packed import ARCHIVE, LINES, Line, read_lines
+from xmcbench.processes.claim import sweep_claims
+from xmcbench.records.layout import OF_CELL, Layout
+from xmcbench.records.packed import LINES, Line, read_lines
 from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record
 from xmcbench.records.record_json import DamagedRecord, as_json, check_readable, read_record, seal
 from xmcbench.setting import Subset
-from xmcbench.storage.artifacts import SHARED, TRAINED, sweep_stores
+from xmcbench.storage.artifacts import sweep_stores
 from xmcbench.storage.atomic import make_folder, move, on_disk_of, write_json
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.lock import in_use
 from xmcbench.storage.pairs import read_pattern
 from xmcbench.storage.temporary import folder_in, sweep
 
-#: The files of cells and of subsets below their folder, without a suffix.
-_FEW = "fs-(?:label|pair)-[^/]+"
-_OF_CELL = re.compile(rf"[^/]+/(?:ez|full|{_FEW})/[^/]+-s[0-9]+-[0-9a-f]{{12}}")
-_OF_SUBSET = re.compile(rf"[^/]+/(?:full|{_FEW}-s[0-9]+)-[0-9a-f]{{12}}")
-
 #: The hint for a folder that holds no results.
 NO_RUNS = "--runs is the folder that `xmcbench run` wrote"
 
 
-class Store:
+class Store(Layout):
     """The runs folder at ``root``, created on the first write.
 
     left_out: file -> why ``records`` could not read it. Commands that show records report it.
     """
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        super().__init__(root)
         self.left_out: dict[Path, StorageError] = {}
         self._lines: dict[Path, tuple[tuple[int, int, int], list[Line]]] = {}
 
@@ -71,80 +60,12 @@ class Store:
                 error.add_note(f"left out: {damage}")
             raise
 
-    def record_path(self, cell: Cell) -> Path:
-        """The cell's record."""
-        return self._file("records", cell, ".json")
-
-    def predictions_path(self, cell: Cell) -> Path:
-        """The cell's predictions."""
-        return self._file("predictions", cell, ".npz")
-
-    def ranks_path(self, cell: Cell) -> Path:
-        """The ranks of the true pairs among the cell's predictions."""
-        return self._file("ranks", cell, ".npz")
-
-    def log_path(self, cell: Cell) -> Path:
-        """The output of the cell's process."""
-        return self._file("logs", cell, ".log")
-
-    def lines_path(self, cell: Cell) -> Path:
-        """The file with the packed records of the cell's dataset and setting."""
-        return self.root / "records" / f"{cell.path.parent}{LINES}"
-
-    def archive_path(self, cell: Cell) -> Path:
-        """The archive with the packed ranks of the cell's dataset and setting."""
-        return self.root / "ranks" / f"{cell.path.parent}{ARCHIVE}"
-
-    def place(self, cell: Cell) -> Path:
-        """The place of the cell's record on a board, for messages: its own file, or the packed file and its name."""
-        path = self.record_path(cell)
-        return path if path.exists() else self.lines_path(cell) / cell.path.name
-
-    def truth_path(self, dataset: str, truth_sha256: str) -> Path:
-        """The true pairs of a dataset, to which ranks refer."""
-        return self.root / "truth" / f"{dataset.lower()}-{truth_sha256[:12]}.npz"
-
-    def _file(self, folder: str, cell: Cell, suffix: str) -> Path:
-        path = self.root / folder / cell.path
-        return path.with_name(path.name + suffix)
-
-    def files(self, folder: str) -> list[Path]:
-        """The files in ``predictions``, ``logs`` or ``subsets``, by name. Those of others, by theirs, are left out.
-
-        What pre-trainings printed is left out too: a run writes there under another claim, and starts the file again.
-        """
-        root, suffix = self.root / folder, ".log" if folder == "logs" else ".npz"
-        ours = _OF_SUBSET if folder == "subsets" else _OF_CELL
-        found = sorted(root.rglob(f"*{suffix}"))
-        return [path for path in found if ours.fullmatch(path.relative_to(root).with_suffix("").as_posix())]
-
-    def relative(self, path: Path) -> str:
-        """A path relative to the root, as in records."""
-        return path.relative_to(self.root).as_posix()
-
-    @property
-    def artifacts(self) -> Path:
-        """The folder of the artifacts that cells share."""
-        return self.root / SHARED
-
-    def training(self, key: str) -> Path:
-        """The folder of a training, for what is made with pairs: only cells that name the training can read it."""
-        return self.root / TRAINED / key
-
-    def claim(self, cell: Cell) -> Claim:
-        """The claim on a cell, for runs that write one folder at once, maybe on several machines."""
-        return Claim(self._file("logs", cell, CLAIM))
-
-    def pretraining_claim(self, key: str) -> Claim:
-        """The claim on a pre-training that cells share."""
-        return Claim(self.artifacts / "pretraining" / f"{key[:32]}{CLAIM}")
-
     def sweep(self) -> None:
         """Remove what runs that were killed left half written, and their claims; what is being written stays."""
         sweep(self.root)
         for name in ("records", "ranks", "predictions", "subsets", "logs"):
             sweep(self.root / name, depth=2)
-        sweep_claims(self.root / "logs", "*/*/*", _OF_CELL)
+        sweep_claims(self.root / "logs", "*/*/*", OF_CELL)
         sweep(self.root / "truth")
         sweep_stores(self.root)
 
@@ -175,9 +96,8 @@ class Store:
 
     def find(self, cell: Cell) -> Record | None:
         """The cell's record, or None. A file of its own takes precedence over a packed record."""
-        return _read(self.record_path(cell)) or self._find_packed(
-            cell
-        )  # packing writes the latter, then removes the former
+        # In this order: packing writes the line, then removes the file.
+        return _read(self.record_path(cell)) or self._find_packed(cell)
 
     def sound(self, cell: Cell) -> Record | None:
         """The cell's record; None where it is damaged too, because then it has no result that could be lost."""
