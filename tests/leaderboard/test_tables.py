@@ -1,47 +1,71 @@
 import pytest
 
 from xmcbench.leaderboard.published import MAIN
-from xmcbench.leaderboard.rows import Estimate, rows
-from xmcbench.leaderboard.tables import cost_table, group_table, metric_table, ranks
+from xmcbench.leaderboard.rows import rows
+from xmcbench.leaderboard.tables import BEST, TIED, cost_table, group_table, metric_table
+
+MODEL = {"name": "m", "source": "the hub", "sha256": "x"}
 
 
-def figures(*values, half_width=0.03):
-    return [Estimate(value, half_width, None) for value in values]
+def ranks(table, place=0):
+    return {line.name: line.cells[place].rank for line in table.lines}
 
 
-def test_best_and_second_by_value():
-    assert ranks(figures(0.3, 0.5, 0.4, 0.2)) == [None, 0, 1, None]
-    assert ranks(figures(0.5)) == [None]
-    assert ranks([]) == []
+def test_the_best_figure_of_a_column_is_marked_alone(record):
+    table = metric_table(
+        rows([record(name, value=value) for name, value in zip("abc", (0.3, 0.5, 0.4), strict=True)], "self"), MAIN
+    )
+    assert ranks(table) == {"B": BEST, "C": "", "A": ""}
 
 
-def test_what_intervals_cannot_tell_apart_shares_a_rank():
-    # Half-widths of 3 points each: differences up to 4.24 points are within that of the difference.
-    assert ranks(figures(0.50, 0.458, 0.457, 0.42)) == [0, 0, 1, 1]
-    assert ranks(figures(0.50, 0.458, 0.457, half_width=0.02)) == [0, 1, 1]
-    assert ranks(figures(0.5, 0.499999, 0.4, half_width=0.0)) == [0, 0, 1]
+def test_figures_that_are_shown_as_equal_are_best_together(record):
+    table = metric_table(rows([record("a", value=0.5), record("b", value=0.499999)], "self"), MAIN)
+    assert ranks(table) == {"A": BEST, "B": BEST}
 
 
-def test_nothing_found_is_not_second_best():
-    assert ranks(figures(0.5, 0.0, 0.0)) == [0, None, None]
-    assert ranks(figures(0.0, 0.0)) == [None, None]
+def test_one_row_and_zeros_are_not_best(record):
+    assert ranks(metric_table(rows([record("a", value=0.5)], "self"), MAIN)) == {"A": ""}
+    assert ranks(metric_table(rows([record(name, value=0.0) for name in "ab"], "self"), MAIN)) == {"A": "", "B": ""}
 
 
-def test_what_seeds_cannot_tell_apart_shares_a_rank(record):
-    """Half-widths of 1 point; two seeds 4 points apart have a standard error of 2, the one seed is 3 points lower."""
-    made = [record("a", 0, 0.52, 0.01), record("a", 1, 0.48, 0.01), record("b", 0, 0.47, 0.01)]
-    table = metric_table(rows(made, "self"), MAIN)
-    assert [line.cells[0].rank for line in table.lines] == [0, 0]
-    table = metric_table(rows([record("a", 0, 0.50, 0.01), *made[2:]], "self"), MAIN)
-    assert [line.cells[0].rank for line in table.lines] == [0, 1]
+def test_rows_that_are_tied_with_the_best_are_marked_in_their_column(record):
+    made = rows([record(name, value=value) for name, value in zip("abc", (0.5, 0.4, 0.3), strict=True)], "self")
+    table = metric_table(made, MAIN, ties={"P@1": {"B"}})
+    assert ranks(table) == {"A": BEST, "B": TIED, "C": ""}
+    assert ranks(table, 1) == {"A": BEST, "B": "", "C": ""}
+
+
+def test_the_parts_of_a_name_are_columns(record, altered):
+    named = altered(record("a", notes={"backbone": MODEL}), (("method", "variant"), "small, m, 5 steps of 2, rate=0.1"))
+    fused = altered(record("b", value=0.1), (("method", "variant"), "quick, tfidf + ict:small"))
+    table = metric_table(rows([named, fused, record("c", value=0.05)], "self"), MAIN)
+    assert [column.text for column in table.columns[:5]] == [
+        *("preset", "encoder or parts", "training", "other parameters", "P@1"),
+    ]
+    assert {line.name: (line.shown, *(cell.text for cell in line.cells[:4])) for line in table.lines} == {
+        "A (small, m, 5 steps of 2, rate=0.1)": ("A", "small", "m", "5 steps of 2", "rate=0.1"),
+        "B (quick, tfidf + ict:small)": ("B", "quick", "tfidf + ict:small", "", ""),
+        "C": ("C", "", "", "", ""),
+    }
+
+
+def test_a_table_without_these_columns_has_short_names_that_differ(record, altered):
+    made = [
+        altered(record("a", value=value), (("method", "variant"), variant), (("cell", "parameters"), {"x": value}))
+        for value, variant in ((0.1, "small, 5 steps"), (0.2, "hour, 9 steps"), (0.3, "hour, 9 steps, x=0.3"))
+    ]
+    table = metric_table(rows([*made, record("b", value=0.05)], "self"), MAIN, with_facts=False)
+    assert [line.shown for line in table.lines] == [
+        *("A (hour, 9 steps, x=0.3)", "A (hour, 9 steps)", "A (small)", "B"),
+    ]
 
 
 def test_metrics_and_their_spread_are_text_in_percent(record):
     table = metric_table(rows([record("a", value=0.5), record("b", value=0.4)], "self"), MAIN)
     assert [column.text for column in table.columns] == list(MAIN)
-    assert [(line.name, line.cells[0].text, line.cells[0].spread, line.cells[0].rank) for line in table.lines] == [
-        ("A", "50.00", "3.0", 0),
-        ("B", "40.00", "3.0", 1),
+    assert [(line.name, line.cells[0].text, line.cells[0].spread) for line in table.lines] == [
+        ("A", "50.00", "3.0"),
+        ("B", "40.00", "3.0"),
     ]
 
 
@@ -75,7 +99,7 @@ def test_costs_are_not_ranked(record):
     (row,) = rows([record()], "self")
     table = cost_table([(row, cost) for cost in row.costs.values()])
     assert [cell.text for cell in table.lines[0].cells] == ["3.5", "0.2", "0.50", "1.00"]
-    assert {cell.rank for cell in table.lines[0].cells} == {None}
+    assert {cell.rank for cell in table.lines[0].cells} == {""}
 
 
 @pytest.mark.parametrize("gpu", [0, 3 * 2**30])

@@ -96,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.leaderboard.overall import read_list
     from xmcbench.leaderboard.pages import pages, read_remarks
     from xmcbench.records import Store
+    from xmcbench.runner.rescoring import StoredScores
 
     if arguments.check and arguments.refresh:
         raise UsageError("--check changes nothing, and --refresh runs cells", "use one of them")
@@ -123,7 +124,13 @@ def run(arguments: argparse.Namespace) -> int:
     name = runs.resolve().name
     place = "" if name == BOARD.name else name
     remarks, ranked = read_remarks(runs / "remarks"), read_list(runs)
-    board = pages(records, remarks=remarks, standing=standing, measured_only=own, runs=place, ranked=ranked)
+    scores = StoredScores(store)
+    board = pages(
+        records, remarks=remarks, standing=standing, measured_only=own, runs=place, ranked=ranked, scores=scores
+    )
+    for error in [*scores.missing.values()][:1]:
+        unread = counted(len(scores.missing), "record")
+        print(f"no test of rows with the ranks of {unread}, the first: {terminal(str(error))}", file=sys.stderr)
     made = files(board, arguments.format)
     report.note_unknown(records, standing)
     stale = sum(bool(standing.problem(record)) for record in records if record.ok)

@@ -43,11 +43,12 @@ Block = Heading | str | Table | Figures
 
 @dataclass(frozen=True)
 class Page:
-    """A page: ``name`` names its file."""
+    """A page: ``name`` names its file. parent: the name of the page of its dataset, where it is about one setting."""
 
     name: str
     title: str
     blocks: tuple[Block, ...]
+    parent: str = ""
 
 
 def with_few_charts(page: Page) -> Page:

@@ -15,11 +15,11 @@ READING = f"""\
 Figures are percentages. ± is the half-width of a 95% bootstrap interval over test instances. With several seeds, the
 figure is the mean over them, the interval also covers how much seeds differ, and the standard deviation of P@1 over
 seeds has its own column. A row with one seed says nothing about how much seeds differ. In each column the best
-measured row is bold and the second underlined. Rows share a rank when they differ by no more than the root of the sum
-of squares of their half-widths, which is the half-width for a difference of independent rows. Rows of one table are
-measured on the same instances, so most differences are more certain than that; `xmcbench compare` runs a paired test
-of two rows. The name of a row contains its preset, its encoder and the budget of its training: of the one without
-pairs, or, in methods that need pairs, of the one on pairs. Its record has all parameters.
+measured row is bold. Rows marked ≈ are statistically tied with it: a paired test over the same test instances and
+seeds, with Holm's correction over the column, does not separate them at the 5% level. `xmcbench compare` tests any two
+rows. Rows of tables have the parameters of a preset; those with other parameters have a table of their own on the page
+of a setting. *Training* is the budget without pairs, or, in methods that need pairs, the one on pairs. The record of a
+row has all parameters.
 
 Published rows are italic and cited. Their figures are shown as printed and are ranked only among themselves, because
 machine, protocol and filter are not ours. Letters refer to the notes below a table.
@@ -48,6 +48,8 @@ send records of your own, see CONTRIBUTING.md."""
 
 STATISTICS = "Instances, labels and pairs. D BoW: dimension of the bag-of-words features."
 
+BEST = "The best row of a preset in each dataset and setting, in percent: its method, preset and figure."
+
 CLAIMS = """\
 What a publication says of its methods, and what the measured rows say. A figure is the difference of two rows in
 points: the first minus the second. *Published* is the range over the datasets of the publication. The other columns
@@ -70,6 +72,12 @@ A chart has one row per method, the one with the most results here, and at most 
 all rows. Bands reach from the lowest seed to the highest. A method that ignores pairs has one result for all shares, so
 its line is flat. A row is on the Pareto front if no other row of the chart is better in the same time or less, or as
 good in less; the front compares means and ignores their intervals. `--format csv` writes the points."""
+
+#: The meaning of the marks of a table.
+MARKS = (
+    "Bold: best of its column. ≈: statistically tied with it (paired test over instances and seeds, Holm's correction "
+    "over the column)."
+)
 
 _GROUPS = {
     "seen": "labels with a known pair",
@@ -97,12 +105,13 @@ def main(
     records: Sequence[Record],
     filter_name: str,
     published: Sequence[tuple[Source, PublishedRow]],
+    is_tested: bool,
 ) -> str:
-    """The caption of a main table."""
+    """The caption of a main table. is_tested: rows that are tied with the best one are marked."""
     parts = []
     if any(record.ok for record in records):
         parts.append(rows_of(dataset, setting, records, filter_name))
-        parts.append("Best bold, second underlined; rows that the intervals cannot distinguish share a rank.")
+        parts.append(MARKS if is_tested else "Bold: best of its column.")
     else:
         parts.append(f"{dataset}, {setting.title}.")
     printed = {source.key: (source, row) for source, row in published}
@@ -115,10 +124,7 @@ def main(
 def rows_of(dataset: str, setting: Setting, records: Sequence[Record], filter_name: str) -> str:
     """Dataset, setting, unit, protocol, filter and known pairs of measured rows."""
     done = [record for record in records if record.ok]
-    return (
-        f"{dataset}, {setting.title}{_pairs_given(done)}. {_figures(done, filter_name)}; "
-        "row names contain preset, encoder and training budget."
-    )
+    return f"{dataset}, {setting.title}{_pairs_given(done)}. {_figures(done, filter_name)}."
 
 
 def rows_of_ablation(name: str, records: Sequence[Record], filter_name: str, printed: Ablation) -> str:
@@ -162,18 +168,33 @@ def efficiency(dataset: str, setting: Setting, machine: str) -> str:
     )
 
 
-def provenance(dataset: str, setting: Setting) -> str:
-    """The caption of the table of the origin of rows."""
+def changed(dataset: str, setting: Setting, filter_name: str) -> str:
+    """The caption of the rows with changed parameters."""
+    return f"{dataset}, {setting.title}: rows whose parameters are not those of a preset; {_protocol(filter_name)}."
+
+
+def decisions(dataset: str, setting: Setting, records: Sequence[Record], filter_name: str) -> str:
+    """The paragraph above the tables of a setting, with one table for each method."""
+    return markdown(f"{rows_of(dataset, setting, records, filter_name)} {MARKS}")
+
+
+def models(dataset: str, setting: Setting) -> str:
+    """The caption of the table of models."""
     return (
-        f"{dataset}, {setting.title}: what the rows are made of. Outside data is any data other than this dataset. "
+        f"{dataset}, {setting.title}: models that rows start from. Outside data is any data other than this dataset. "
         "Training data and license are what the card of a model declares; they were not checked, and no rank depends "
         "on them."
     )
 
 
-def remark_link(titles: Sequence[str]) -> str:
-    """The line below a table that leads to what the page says on the methods of these titles."""
-    return f"[The remarks](#remarks) explain the figures of {_join(map(markdown, titles))}."
+def provenance(dataset: str, setting: Setting) -> str:
+    """The caption of the table of records."""
+    return f"{dataset}, {setting.title}: the state of each row, and the command that runs its first seed again."
+
+
+def remark_link(titles: Sequence[str], page: str) -> str:
+    """The line below a table that leads to the remarks of a page on the methods of these titles."""
+    return f"[The remarks]({page}#remarks) explain the figures of {_join(map(markdown, titles))}."
 
 
 def on_the_ablation(titles: Iterable[str]) -> str:

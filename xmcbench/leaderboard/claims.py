@@ -51,9 +51,8 @@ def page(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], st
             blocks += [Heading(2, name), *found]
     if not blocks:
         return None
-    return Page(
-        NAME, "The papers' claims, tested", (captions.CLAIMS, *blocks, *citations(printed, attrgetter("claims")))
-    )
+    explained = (Heading(2, "How to read the tables"), captions.CLAIMS)
+    return Page(NAME, "The papers' claims, tested", (*blocks, *explained, *citations(printed, attrgetter("claims"))))
 
 
 def _table(name: str, records: Sequence[Record], source: Source, standing: Standing) -> Table | None:

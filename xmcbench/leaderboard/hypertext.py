@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from xmcbench.leaderboard.markup import Emphasis, Marks
+from xmcbench.leaderboard.markup import TIE, TIED_MEANS, Emphasis, Marks
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.tables import Column, Table, TableCell, TableLine
 from xmcbench.output import document
 from xmcbench.output.escaping import html
 
-_EMPHASIS = Emphasis(("<strong>", "</strong>"), ("<u>", "</u>"), ("<em>", "</em>"))
+_EMPHASIS = Emphasis(("<strong>", "</strong>"), f'<span title="{TIED_MEANS}">{TIE}</span>', ("<em>", "</em>"))
 
 
 def table(made: Table, sources: Sequence[Source], anchor: str) -> str:
@@ -21,7 +21,7 @@ def table(made: Table, sources: Sequence[Source], anchor: str) -> str:
     marks = Marks(made, lambda letters: _mark(letters, anchor))
 
     def name(line: TableLine) -> str:
-        shown = html(line.name)
+        shown = html(line.shown)
         if line.source:
             shown = f'<em>{shown}</em> [<a href="{html(sources[line.source - 1].homepage)}">{line.source}</a>]'
         return f'<th scope="row">{shown}{marks.of(line.notes)}</th>'
@@ -31,14 +31,19 @@ def table(made: Table, sources: Sequence[Source], anchor: str) -> str:
         spread = f" <small>±{html(shown.spread)}</small>" if shown.spread else ""
         return f"<td>{text}{marks.of(shown.notes)}{spread}</td>"
 
-    heads = "".join(
-        f'<th scope="col">{html(column.text)}{marks.of(column.notes)}</th>'
-        for column in (Column("", made.head), *made.columns)
-    )
-    rows = "\n".join(
-        f"<tr{_kinds(line)}>{name(line)}{''.join(cell(line, shown) for shown in line.cells)}</tr>"
-        for line in made.lines
-    )
+    def fact(shown: TableCell) -> str:
+        return f'<td class="fact">{html(shown.text)}</td>'
+
+    def cells(line: TableLine) -> Iterator[str]:
+        for column, shown in zip(made.columns, line.cells, strict=True):
+            yield fact(shown) if column.is_text else cell(line, shown)
+
+    def head(column: Column) -> str:
+        kind = ' class="fact"' if column.is_text else ""
+        return f'<th scope="col"{kind}>{html(column.text)}{marks.of(column.notes)}</th>'
+
+    heads = "".join(map(head, (Column("", made.head), *made.columns)))
+    rows = "\n".join(f"<tr{_kinds(line)}>{name(line)}{''.join(cells(line))}</tr>" for line in made.lines)
     whole = (
         f'<table id="{html(anchor)}"><caption><span>{html(made.caption)}</span></caption>\n'
         f"<thead><tr>{heads}</tr></thead>\n"

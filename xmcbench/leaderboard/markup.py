@@ -9,41 +9,52 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from xmcbench.leaderboard.published import Source
-from xmcbench.leaderboard.tables import Table, TableCell, TableLine
+from xmcbench.leaderboard.tables import BEST, TIED, Table, TableCell, TableLine
 from xmcbench.output import escaping
 from xmcbench.output.layout import in_markdown, laid_out
 
 #: What does not stand in a label as it is: a percent sign begins a comment.
 _NO_LABEL = re.compile(r"[^\w.:+-]+")
 _FAMILIES = {"P": "Precision", "R": "Recall"}
+#: The sign of a figure that is statistically tied with the best one of its column.
+TIE = "\N{ALMOST EQUAL TO}"
+TIED_MEANS = "statistically tied with it (paired test, Holm's correction over the column)"
 
 
 class Emphasis(NamedTuple):
-    """The marks of a format before and after the best figure of a column, the second, and a published one."""
+    """The marks of a format: before and after the best figure of a column, after a tied one, around a published one."""
 
     best: tuple[str, str]
-    second: tuple[str, str]
+    tied: str
     published: tuple[str, str]
 
     def of(self, text: str, cell: TableCell, line: TableLine) -> str:
-        """The escaped text of a cell, as bold, underlined or italic as it has to be."""
-        around = [self.best] if cell.rank == 0 else [self.second] if cell.rank == 1 else []
+        """The escaped text of a cell with its marks."""
+        around = [self.best] if cell.rank == BEST else [("", self.tied)] if cell.rank == TIED else []
         around += [self.published] if line.source and text else []
         for before, after in around:
             text = f"{before}{text}{after}"
         return text
 
 
-_MARKDOWN = Emphasis(("**", "**"), ("<u>", "</u>"), ("*", "*"))
-_LATEX = Emphasis((r"\textbf{", "}"), (r"\underline{", "}"), (r"\textit{", "}"))
+_PLAIN = Emphasis(("", "*"), TIE, ("", ""))
+_MARKDOWN = Emphasis(("**", "**"), TIE, ("*", "*"))
+_LATEX = Emphasis((r"\textbf{", "}"), r"$^{\approx}$", (r"\textit{", "}"))
 
 
 def plain(table: Table) -> str:
-    """The table for a terminal, as wide as it is: no ranks, no caption, no notes."""
-    lines = [[line.name, *(_join(cell.text, cell.spread) for cell in line.cells)] for line in table.lines]
+    """The table for a terminal, as wide as it is, and the meaning of its marks; no caption, no notes."""
+
+    def cell(line: TableLine, cell: TableCell) -> str:
+        return _join(_PLAIN.of(cell.text, cell, line), cell.spread)
+
+    lines = [[line.shown, *(cell(line, own) for own in line.cells)] for line in table.lines]
     heads = [table.head, *(column.text for column in table.columns)]
     shown = [[escaping.visible(text) for text in line] for line in (heads, *lines)]
-    return laid_out(shown[1:], shown[0], ("left", *["right"] * len(table.columns)))
+    made = laid_out(shown[1:], shown[0], ("left", *("left" if column.is_text else "right" for column in table.columns)))
+    ranks = {cell.rank for line in table.lines for cell in line.cells}
+    legend = [words for rank, words in ((BEST, "* best of its column"), (TIED, f"{TIE} {TIED_MEANS}")) if rank in ranks]
+    return f"{made}\n\n{'; '.join(legend)}" if legend else made
 
 
 def markdown(table: Table, sources: tuple[Source, ...]) -> str:
@@ -51,19 +62,21 @@ def markdown(table: Table, sources: tuple[Source, ...]) -> str:
     marks = Marks(table, lambda mark: f"<sup>{mark}</sup>")
 
     def name(line: TableLine) -> str:
-        shown = escaping.markdown(line.name) + marks.of(line.notes)
+        shown = escaping.markdown(line.shown) + marks.of(line.notes)
         return f"*{shown}* [[{line.source}]]({sources[line.source - 1].homepage})" if line.source else shown
 
     def cell(line: TableLine, cell: TableCell) -> str:
         text = _MARKDOWN.of(escaping.markdown(cell.text), cell, line)
-        return _join(text + marks.of(cell.notes), cell.spread)
+        spread = f" <sub>±{cell.spread}</sub>" if cell.spread else ""
+        return text + marks.of(cell.notes) + spread
 
     lines = [[name(line), *(cell(line, shown) for shown in line.cells)] for line in table.lines]
     headers = [
         escaping.markdown(table.head),
         *(escaping.markdown(column.text) + marks.of(column.notes) for column in table.columns),
     ]
-    parts = [escaping.markdown_line(table.caption), in_markdown(lines, headers)]
+    text_columns = [place for place, column in enumerate(table.columns, 1) if column.is_text]
+    parts = [in_markdown(lines, headers, (0, *text_columns)), escaping.markdown_line(table.caption)]
     # Two spaces and a line break: each note on its own line.
     parts.append("  \n".join(f"{mark} {escaping.markdown(note)}" for mark, note in marks.notes))
     return "\n\n".join(part for part in parts if part)
@@ -75,7 +88,7 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
 
     def name(line: TableLine) -> str:
         # After the end of a line LaTeX takes a bracket or an asterisk for an option of it.
-        shown = "{}" * line.name.startswith(("[", "*")) + escaping.latex(line.name) + marks.of(line.notes)
+        shown = "{}" * line.shown.startswith(("[", "*")) + escaping.latex(line.shown) + marks.of(line.notes)
         return f"\\textit{{{shown}}}~\\cite{{{sources[line.source - 1].key}}}" if line.source else shown
 
     def cell(line: TableLine, cell: TableCell) -> str:
@@ -90,6 +103,7 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
     cited = sorted({line.source for line in table.lines if line.source})
     entries = [f"% {escaping.visible(line)}" for number in cited for line in sources[number - 1].bibtex.splitlines()]
     columns = [escaping.latex(column.label) + marks.of(column.notes) for column in table.columns]
+    aligned = "".join("l" if column.is_text else "r" for column in table.columns)
     heads = " & ".join([escaping.latex(table.head), *columns]) + r" \\"
     notes = [f"\\par\\smallskip{{\\footnotesize {mark} {escaping.latex(note)}}}" for mark, note in marks.notes]
     return "\n".join(
@@ -101,7 +115,7 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
             f"\\label{{tab:{_NO_LABEL.sub('-', label)}}}",
             # Scale a table that is wider than the page.
             r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-            f"\\begin{{tabular}}{{l{'r' * len(table.columns)}}}",
+            f"\\begin{{tabular}}{{l{aligned}}}",
             r"\toprule",
             *_groups(table),
             heads,

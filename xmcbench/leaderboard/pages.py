@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -11,10 +11,12 @@ from urllib.parse import quote
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import ablation, captions, charts, claims, consistency, overall
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, with_few_charts
-from xmcbench.leaderboard.published import Source, sources
-from xmcbench.leaderboard.rows import by_setting, order
-from xmcbench.leaderboard.sections import Context, section
+from xmcbench.leaderboard.decisions import decisions
+from xmcbench.leaderboard.published import MAIN, Source, sources
+from xmcbench.leaderboard.rows import borrow, by_setting, for_tuning, order, rows
+from xmcbench.leaderboard.sections import FEW, Context, Measured, details, main_table
 from xmcbench.leaderboard.tables import Table, text_table
+from xmcbench.metrics import Scores
 from xmcbench.output.escaping import markdown, markdown_line, terminal
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
@@ -22,6 +24,9 @@ from xmcbench.storage.reading import read_text
 
 #: The page of rankings over datasets, and the metrics that it ranks by.
 OVERALL, RANKED_BY = "over-datasets", ("P@1", "R@100")
+#: The last sections of a page, before which its remark stands.
+_SIZES = Heading(2, "Instances, labels and pairs")
+_LAST = (_SIZES, Heading(2, "Datasets"), Heading(2, "Sources"))
 
 
 def pages(
@@ -32,13 +37,16 @@ def pages(
     measured_only: bool = False,
     runs: str = "",
     ranked: Mapping[str, Sequence[str]] | None = None,
+    scores: Callable[[Record], Scores | None] | None = None,
 ) -> list[Page]:
-    """The index, a page for each dataset that has records or published rows, the ranking, the ablation, the claims.
+    """The index; a page for each dataset that has records or published rows, and for each of its settings; the ranking,
+    the ablation, the claims.
 
     A pure function of records, published figures (default: those that come with xmcbench) and remarks (name of a page
     -> text; default: none). standing: today's code, by which stale rows are marked. measured_only: leave out datasets
     and ablations that have published rows only. runs: the folder of the records for printed commands, if not their
     default. ranked: slug of a setting -> the datasets that the ranking is over; default is all, in every setting.
+    scores: the evaluation of a record, by which rows that are tied with the best one are marked; default: no marks.
     Raises StorageError for records that do not fit on one board, for a remark without a page, and for a ranking over
     datasets without results.
     """
@@ -53,10 +61,14 @@ def pages(
     if measured_only:
         printed = tuple(source.of_datasets(datasets) for source in printed)
     names = sorted({*datasets, *(row.dataset for source in printed for row in source.rows)})
-    _check_names(names)
     told = remarks or {}
-    context = Context(printed, standing, runs)
-    made = [_dataset_page(name, datasets.get(name, []), context, told.get(name.lower(), "")) for name in names]
+    context = Context(printed, standing, runs, scores)
+    made = [
+        page
+        for name in names
+        for page in _dataset_pages(name, datasets.get(name, []), context, told.get(name.lower(), ""))
+    ]
+    _check_names(made)
     ablations = ablation.page(datasets, printed, standing)
     if measured_only and not any(ablation.split_ablated(group, printed)[1] for group in datasets.values()):
         ablations = None
@@ -80,18 +92,18 @@ def read_remarks(folder: Path) -> dict[str, str]:
     return found
 
 
-def _check_names(names: Iterable[str]) -> None:
-    """Raise an error if the file names of two pages differ only in case."""
+def _check_names(made: Iterable[Page]) -> None:
+    """Raise an error if the file names of two pages are the same."""
     taken = {"readme": "the index", "index": "the index of a site", "ablation": "the ablation"}
     taken |= {OVERALL: "the ranking over datasets", claims.NAME: "the claims"}
-    for name in names:
-        other = taken.setdefault(name.lower(), name)
-        if other != name:
-            raise StorageError(f"the page of the dataset {name} would replace that of {other}", "rename it")
+    for page in made:
+        other = taken.setdefault(page.name, page.title)
+        if other != page.title:
+            raise StorageError(f"the page of {page.title} would replace that of {other}", "rename the dataset")
 
 
 def _with_remarks(board: Sequence[Page], remarks: Mapping[str, str]) -> list[Page]:
-    """The pages, each with its remark after its first block; on the ablation page, before it."""
+    """The pages, each with its remark behind its tables and charts, before its sources."""
     for name in sorted(remarks.keys() - {page.name for page in board}):
         raise StorageError(
             f"the remark {name}.md has no page",
@@ -100,7 +112,7 @@ def _with_remarks(board: Sequence[Page], remarks: Mapping[str, str]) -> list[Pag
     made = []
     for page in board:
         own = (Heading(2, "Remarks"), terminal(remarks[page.name])) if page.name in remarks else ()
-        place = 0 if isinstance(page.blocks[0], Heading) else 1
+        place = next((place for place, block in enumerate(page.blocks) if block in _LAST), len(page.blocks))
         made.append(replace(page, blocks=(*page.blocks[:place], *own, *page.blocks[place:])))
     return made
 
@@ -120,10 +132,29 @@ def _index(
         lines.append(f"* [Ablation](ablation.md) of {', '.join(map(markdown, methods))}")
     if claims.NAME in (page.name for page in others):
         lines.append(f"* [The papers' claims, tested]({claims.NAME}.md)")
-    statistics = _statistics(datasets, printed, names)
-    blocks: list[Block] = ["\n".join(lines), Heading(2, "Datasets"), statistics]
-    blocks += [Heading(2, "How to read the tables"), captions.READING, *citations(printed, attrgetter("rows"))]
-    return Page("README", "Leaderboards", tuple(blocks))
+    blocks: list[Block] = [_best(datasets), "\n".join(lines), Heading(2, "Datasets")]
+    blocks += [_statistics(datasets, printed, names), Heading(2, "How to read the tables"), captions.READING]
+    return Page("README", "Leaderboards", (*blocks, *citations(printed, attrgetter("rows"))))
+
+
+def _best(datasets: Mapping[str, Sequence[Record]]) -> Table:
+    """The best method of each dataset and setting, by two metrics; datasets for tuning are left out."""
+    lines: list[tuple[str, Sequence[str], int]] = []
+    for name in (name for name in sorted(datasets) if not for_tuning(name)):
+        settings = by_setting(datasets[name])
+        for setting, records in settings.items():
+            pool = [*records, *borrow(settings.get(Setting("ez"), ()), records if setting.kind != "ez" else ())]
+            done = [row for row in rows(pool, records[0].protocol.filter) if row.figures and not row.facts.changes]
+            if done:
+                shown = [
+                    f"{best.facts.title}{f' ({best.facts.preset})' if best.facts.preset else ''}, "
+                    f"{100 * best.figures[metric].value:.1f}"
+                    for metric in RANKED_BY
+                    for best in [max(done, key=lambda row, metric=metric: row.figures[metric].value)]  # type: ignore[misc]
+                ]
+                lines.append((name, [setting.title, *shown, f"{len({row.facts.title for row in done})}"], 0))
+    heads = ("setting", *(f"best {metric}" for metric in RANKED_BY), "methods")
+    return text_table("best", captions.BEST, "Dataset", heads, lines, words=heads[:-1])
 
 
 def _statistics(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], names: Sequence[str]) -> Table:
@@ -144,24 +175,63 @@ def _statistics(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Sour
     return text_table("statistics", captions.STATISTICS, "Dataset", heads, lines)
 
 
-def _dataset_page(name: str, records: Sequence[Record], context: Context, remark: str) -> Page:
-    """Rows with a component switched off are only on the ablation page. remark: that of the page, or empty."""
-    printed, standing = context.printed, context.standing
-    blocks: list[Block] = [_statistics({name: records}, printed, [name])]
-    filter_name = records[0].protocol.filter if records else "none"
-    whole, partial = ablation.split_ablated(records, printed)
+def _dataset_pages(name: str, records: Sequence[Record], context: Context, remark: str) -> list[Page]:
+    """The page of a dataset, and one for each measured setting; a dataset for tuning has the former alone.
+
+    Rows with a component switched off are only on the ablation page. remark: that of the dataset's page, or empty.
+    """
+    whole, partial = ablation.split_ablated(records, context.printed)
     complete, ablated = by_setting(whole), by_setting(partial)
-    if drawn := charts.of_dataset(complete, filter_name, standing):
-        blocks += [Heading(2, "Charts"), captions.CHARTS, Figures(drawn)]
-    others = {row.setting for source in printed for row in source.rows if row.dataset == name}
-    for setting in sorted({*complete, *ablated, *others}, key=order):
-        blocks.append(Heading(2, setting.title.capitalize(), setting.slug))
-        zero_shot = complete.get(Setting("ez"), [])
-        blocks += section(context, name, setting, complete.get(setting, []), zero_shot, remark)
-        if setting in ablated:
-            blocks.append(captions.on_the_ablation({record.method.title for record in ablated[setting]}))
-    cited = citations(printed, lambda source: any(row.dataset == name for row in source.rows))
-    return Page(name.lower(), name, (*blocks, *cited))
+    cited = citations(context.printed, lambda source: any(row.dataset == name for row in source.rows))
+    title, below = name, []
+    if for_tuning(name):
+        title, first = f"{name}: how the defaults were chosen", decisions(context, name, complete)
+    else:
+        zero_shot = complete.get(Setting("ez"), ())
+        measured = [
+            Measured.of(context, name, setting, complete.get(setting, ()), zero_shot)
+            for setting in sorted({*complete, *ablated}, key=order)
+        ]
+        tables = (main_table(context, own, FEW, "main") for own in measured if own.standard)
+        first = [*filter(None, [next(tables, None)])]
+        below = [
+            replace(page, blocks=(*page.blocks, *cited))
+            for own in measured
+            if (page := _setting_page(own, ablated, context, remark))
+        ]
+        if below:
+            first.append("\n".join(f"* [{markdown(page.title)}]({quote(page.name)}.md)" for page in below))
+        first += _published_only(name, complete, context)
+    filter_name = records[0].protocol.filter if records else "none"
+    if drawn := charts.of_dataset(complete, filter_name, context.standing):
+        first += [Heading(2, "Charts"), Figures(drawn), captions.CHARTS]
+    first += [_SIZES, _statistics({name: records}, context.printed, [name])]
+    return [Page(name.lower(), title, (*first, *cited)), *below]
+
+
+def _setting_page(
+    measured: Measured, ablated: Mapping[Setting, Sequence[Record]], context: Context, remark: str
+) -> Page | None:
+    """The page of a setting; None where it would be empty."""
+    name, setting = measured.dataset, measured.setting
+    table = main_table(context, measured, MAIN, setting.slug)
+    blocks: list[Block] = [table] if table else []
+    blocks += details(context, measured, remark, f"{quote(name.lower())}.md")
+    if setting in ablated:
+        blocks.append(captions.on_the_ablation({record.method.title for record in ablated[setting]}))
+    page = f"{name.lower()}-{setting.slug}"
+    return Page(page, f"{name}, {setting.title}", tuple(blocks), name.lower()) if blocks else None
+
+
+def _published_only(name: str, complete: Mapping[Setting, Sequence[Record]], context: Context) -> list[Block]:
+    """The published rows of settings without results."""
+    found: list[Block] = []
+    settings = {row.setting for source in context.printed for row in source.rows if row.dataset == name}
+    for setting in sorted(settings - complete.keys(), key=order):
+        measured = Measured.of(context, name, setting, (), ())
+        table = main_table(context, measured, MAIN, setting.slug)
+        found += [Heading(2, setting.title.capitalize(), setting.slug), *([table] if table else [])]
+    return found
 
 
 def _overall_page(
@@ -186,9 +256,10 @@ def _overall_page(
             continue  # one dataset, or no two methods on all
         blocks += [
             Heading(2, setting.title.capitalize(), setting.slug),
-            Figures((overall.chart(made[0]),)),
             *map(overall.table, made),
+            Figures((overall.chart(made[0]),)),
         ]
         if missing := overall.without_cells(made[0]):
             blocks.append(markdown_line(missing))
-    return Page(OVERALL, "Methods over several datasets", (captions.OVERALL, *blocks)) if blocks else None
+    explained = (Heading(2, "How methods are ranked"), captions.OVERALL)
+    return Page(OVERALL, "Methods over several datasets", (*blocks, *explained)) if blocks else None

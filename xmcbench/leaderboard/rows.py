@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import fmean, stdev
 
 from xmcbench.leaderboard import provenance
@@ -19,19 +21,68 @@ from xmcbench.storage.canonical import canonical_json
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,52}\b")
 #: Share of test instances without a prediction from which a row says so.
 MANY_SILENT = 0.01
+#: A part of a variant that is a preset's name ("small"), and one that is a budget ("60 steps of 32").
+_PRESET, _BUDGET = re.compile(r"[a-z][a-z0-9-]*"), re.compile(r"\d")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The parts of a row's name, each with its own column.
+
+    preset: empty for the default parameters. encoder: the model that the row starts from, or the methods that it
+    combines. training: the budget. changes: parameters that are not those of the preset.
+    """
+
+    title: str
+    preset: str = ""
+    encoder: str = ""
+    training: str = ""
+    changes: str = ""
+
+    @classmethod
+    def of(cls, record: Record) -> Facts:
+        """The facts of a record's row, from the variant that the record holds."""
+        found: dict[str, list[str]] = {}
+        encoders = {model.name for model in provenance.models(record)}
+        for place, part in enumerate(filter(None, record.method.variant.split(", "))):
+            if "=" in part:
+                kind = "changes"
+            elif part in encoders or part.startswith("scratch:"):
+                kind = "encoder"
+            elif _BUDGET.match(part):
+                kind = "training"
+            elif not place and _PRESET.fullmatch(part):
+                kind = "preset"
+            else:
+                kind = "encoder"
+            found.setdefault(kind, []).append(part)
+        return cls(record.method.title, **{kind: ", ".join(parts) for kind, parts in found.items()})
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """One metric of one row, as fractions: the mean over seeds, and the standard deviation if there are several.
+    """One metric of one row, as fractions: the values of its seeds, and the half-widths of their intervals."""
 
-    half_width: of the 95% interval, over test instances and seeds; over instances only with one seed, which says
-    nothing about others.
-    """
+    values: tuple[float, ...]
+    half_widths: tuple[float, ...]
 
-    value: float
-    half_width: float
-    seed_sd: float | None
+    @cached_property
+    def value(self) -> float:
+        """The mean over seeds."""
+        return fmean(self.values)
+
+    @cached_property  # a page shows few of the figures of a record, and this one takes a while
+    def half_width(self) -> float:
+        """The half-width of the 95% interval over test instances and seeds.
+
+        Over instances only with one seed, which says nothing about others.
+        """
+        return half_width(self.values, self.half_widths)
+
+    @property
+    def seed_sd(self) -> float | None:
+        """The standard deviation over seeds; None for one seed."""
+        return stdev(self.values) if len(self.values) > 1 else None
 
 
 @dataclass(frozen=True)
@@ -55,8 +106,8 @@ class Row:
 
     views: group of labels -> its figures, of the groups that every seed has. costs: class of machine -> cost.
     problems: one entry per seed that has no result, "seed 1: failed: reason". marks: notes on the figures, such
-    as that they are stale. kinds: those by which a reader may filter. title: of the method. origins: notes on models
-    that it starts from, if they were trained outside.
+    as that they are stale. kinds: those by which a reader may filter. facts: the parts of its name. records: those with
+    a result, by seed.
     """
 
     name: str
@@ -68,8 +119,8 @@ class Row:
     problems: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
-    title: str = ""
-    origins: tuple[str, ...] = ()
+    facts: Facts = Facts("")
+    records: tuple[Record, ...] = ()
 
 
 def rows(records: Iterable[Record], filter_name: str, standing: Standing | None = None) -> list[Row]:
@@ -174,6 +225,17 @@ def names(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
     return found
 
 
+def short_names(rows: Sequence[Row]) -> list[str]:
+    """Return titles, with the preset or the whole name where several rows would look alike."""
+
+    forms = [
+        (row.facts.title, f"{row.facts.title} ({row.facts.preset})" if row.facts.preset else row.facts.title, row.name)
+        for row in rows
+    ]
+    counts = Counter(form for own in forms for form in {*own})
+    return [next((form for form in own if counts[form] == 1), own[-1]) for own in forms]
+
+
 def shared_name(title: str, variants: Sequence[str]) -> str:
     """A name for several rows of a method: its title, and the parts of a variant that all of them have."""
     parts = [variant.split(", ") for variant in variants]
@@ -224,21 +286,27 @@ def _row(name: str, group: Sequence[Record], filter_name: str, standing: Standin
         problems=problems,
         marks=(*standing.problems(done), *silence(done)),
         kinds=provenance.kinds((done or group)[0]),
-        title=group[0].method.title,
-        origins=provenance.notes(done),
+        facts=_facts(name, group[0]),
+        records=tuple(done),
     )
+
+
+def _facts(name: str, record: Record) -> Facts:
+    """The facts of a row; what tells it apart from rows of the same name counts as a change."""
+    facts, more = Facts.of(record), name.removeprefix(record.name).removeprefix(", ")
+    return replace(facts, changes=", ".join(filter(None, [facts.changes, more]))) if more else facts
 
 
 def _figures(scores: Sequence[Figures]) -> dict[str, Estimate]:
     if not scores:
         return {}
-    figures = {}
-    for name in scores[0].values:
-        values = [score.values[name] for score in scores]
-        widths = [(score.intervals[name][1] - score.intervals[name][0]) / 2 for score in scores]
-        spread = stdev(values) if len(values) > 1 else None
-        figures[name] = Estimate(fmean(values), half_width(values, widths), spread)
-    return figures
+    return {
+        name: Estimate(
+            tuple(score.values[name] for score in scores),
+            tuple((score.intervals[name][1] - score.intervals[name][0]) / 2 for score in scores),
+        )
+        for name in scores[0].values
+    }
 
 
 def _cost(measured: Sequence[Measured]) -> Cost:

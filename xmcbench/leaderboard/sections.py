@@ -1,31 +1,26 @@
-"""The section of a dataset's page on one setting: its tables and figures, in the order of the paper."""
+"""The tables of one setting of a dataset, in the order of the paper."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Heading, without_a_result
 from xmcbench.leaderboard.provenance import kinds, models
-from xmcbench.leaderboard.published import MAIN, Source
+from xmcbench.leaderboard.published import MAIN, PublishedRow, Source
 from xmcbench.leaderboard.rows import Cost, Row, borrow, group_rows, names, rows
-from xmcbench.leaderboard.tables import SECOND, Table, cost_table, group_table, metric_table, text_table
+from xmcbench.leaderboard.tables import SECOND, Table, Ties, cost_table, group_table, metric_table, text_table
+from xmcbench.metrics.evaluation import Scores
+from xmcbench.metrics.ties import Contender, tied_with_best
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
 
+#: The metrics of the first table of a dataset, and of tables of many rows.
+FEW = ("P@1", "P@5", "R@10", "R@100")
 _PAIRS = {"required": "needs pairs", "optional": "uses pairs if there are any", "unused": "ignores pairs"}
-_HEADS = (
-    "pairs",
-    "model",
-    "parameters",
-    "width",
-    "outside training data, according to the model card",
-    "license",
-    "state",
-    "reproduce",
-)
+_OF_MODELS = ("model", "source", "parameters", "width", "outside training data, according to its card", "license")
 
 
 @dataclass(frozen=True)
@@ -33,72 +28,138 @@ class Context:
     """The context of all sections of a board.
 
     printed: published figures. standing: today's code, by which stale rows are marked. runs: the folder of the records,
-    for commands that are printed; empty for the default of these.
+    for commands that are printed; empty for the default of these. scores: the evaluation of a record, for tests of
+    rows; None leaves ties out.
     """
 
     printed: tuple[Source, ...]
     standing: Standing
     runs: str = ""
+    scores: Callable[[Record], Scores | None] | None = None
+
+    def published(self, dataset: str, setting: Setting) -> list[tuple[int, PublishedRow]]:
+        """Return the published rows of a dataset and setting, each with the number of its source."""
+        return [
+            (number, row)
+            for number, source in enumerate(self.printed, 1)
+            for row in source.rows
+            if (row.dataset, row.setting) == (dataset, setting)
+        ]
+
+    def ties(self, shown: Sequence[Row], metrics: Iterable[str]) -> Ties:
+        """Return the rows that are statistically tied with the best one, metric by metric; none without ranks."""
+        scores = self.scores
+        if scores is None:
+            return {}
+        contenders = {}
+        for row in shown:
+            runs = [found for found in map(scores, row.records) if found is not None]
+            if len(runs) < len(row.records):
+                return {}  # the missing row might be the best one
+            subsets = [_subset(record) for record in row.records]
+            contenders[row.name] = Contender(runs, subsets, row.records[0].seedless)
+        known = [metric for metric in metrics if all(metric in row.figures for row in shown)]
+        return tied_with_best(contenders, known)
 
 
-def section(
-    context: Context,
-    dataset: str,
-    setting: Setting,
-    records: Sequence[Record],
-    zero_shot: Sequence[Record] = (),
-    remark: str = "",
-) -> list[Block]:
-    """The blocks of a section; none without records and published rows.
+@dataclass(frozen=True)
+class Measured:
+    """The results of one setting of a dataset.
 
-    zero_shot: results of the zero-shot setting, of which those of methods that ignore pairs belong here too. remark:
-    that of the page.
+    records: those of the setting. borrowed: zero-shot results of methods that ignore pairs. rows: of both, best P@1
+    first.
     """
-    published = [
-        (number, row)
-        for number, source in enumerate(context.printed, 1)
-        for row in source.rows
-        if (row.dataset, row.setting) == (dataset, setting)
-    ]
-    if not records and not published:
-        return []
-    borrowed = borrow(zero_shot, records) if setting.kind != "ez" else []
-    filter_name = records[0].protocol.filter if records else "none"
-    made = _with_borrowed(rows(records, filter_name, context.standing), rows(borrowed, filter_name, context.standing))
+
+    dataset: str
+    setting: Setting
+    records: Sequence[Record]
+    borrowed: Sequence[Record]
+    rows: Sequence[Row]
+    filter: str
+
+    @classmethod
+    def of(
+        cls, context: Context, dataset: str, setting: Setting, records: Sequence[Record], zero_shot: Sequence[Record]
+    ) -> Measured:
+        """The results of a setting, with those of the zero-shot setting that belong there too."""
+        borrowed = borrow(zero_shot, records) if setting.kind != "ez" else []
+        filter_name = records[0].protocol.filter if records else "none"
+        own, other = (rows(part, filter_name, context.standing) for part in (records, borrowed))
+        return cls(dataset, setting, records, borrowed, _with_borrowed(own, other), filter_name)
+
+    @property
+    def standard(self) -> list[Row]:
+        """The rows with the parameters of a preset, unchanged; all rows where there is none."""
+        done = [row for row in self.rows if row.figures]
+        return [row for row in done if not row.facts.changes] or done
+
+    @property
+    def changed(self) -> list[Row]:
+        """The rows with changed parameters."""
+        standard = {row.name for row in self.standard}
+        return [row for row in self.rows if row.figures and row.name not in standard]
+
+
+def main_table(context: Context, measured: Measured, metrics: Sequence[str], name: str) -> Table | None:
+    """The main table: rows of unchanged presets and published rows; None without either."""
+    published = context.published(measured.dataset, measured.setting)
+    if not published and not measured.standard:
+        return None
     notes = {
         metric: note
         for number, row in published
         for metric, note in context.printed[number - 1].column_notes.get(row.table, {}).items()
     }
-    about = captions.main(
-        dataset, setting, records, filter_name, [(context.printed[n - 1], row) for n, row in published]
+    sources = [(context.printed[number - 1], row) for number, row in published]
+    caption = captions.main(
+        measured.dataset, measured.setting, measured.records, measured.filter, sources, context.scores is not None
     )
-    noted = [replace(row, marks=(*row.marks, *row.origins)) for row in made]
+    shown = measured.standard
+    ties = context.ties(shown, metrics)
+    return metric_table(shown, metrics if shown else MAIN, name, caption, published, notes, ties)
+
+
+def details(context: Context, measured: Measured, remark: str = "", page: str = "") -> list[Block]:
+    """The other tables of a setting. remark: that of the dataset's ``page``."""
+    dataset, setting, shown = measured.dataset, measured.setting, measured.standard
     found: list[Block] = []
-    if published or any(row.figures for row in made):
-        found.append(metric_table(noted, MAIN, setting.slug, about, published, notes))
-    if explained := _with_a_remark(made, remark):
-        found.append(captions.remark_link(explained))
-    if any(row.figures for row in made):
-        caption = captions.second(dataset, setting, filter_name)
-        found.append(metric_table(made, SECOND, f"{setting.slug}-ndcg-psp", caption))
+    if explained := _with_a_remark(measured.rows, remark):
+        found.append(captions.remark_link(explained, page))
+    if shown:
+        caption, ties = captions.second(dataset, setting, measured.filter), context.ties(shown, SECOND)
+        found += [
+            Heading(2, "nDCG and propensity-scored precision"),
+            metric_table(shown, SECOND, f"{setting.slug}-ndcg-psp", caption, ties=ties, with_facts=False),
+        ]
         for groups in (("seen", "unseen"), ("head", "middle", "tail")):
             if setting.kind != "ez" or "unseen" not in groups:  # in the zero-shot setting every label is unseen
-                caption = captions.groups(dataset, setting, records, filter_name, groups)
-                found += _groups(made, groups, setting, caption)
-        found += _costs(made, dataset, setting)
-        about = captions.provenance(dataset, setting)
+                caption = captions.groups(dataset, setting, measured.records, measured.filter, groups)
+                found += _groups(shown, groups, setting, caption)
+        found += _costs(shown, dataset, setting)
+        if changed := measured.changed:
+            caption = captions.changed(dataset, setting, measured.filter)
+            found += [
+                Heading(2, "Rows with other parameters"),
+                metric_table(changed, FEW, f"{setting.slug}-changed", caption),
+            ]
+        records = [*measured.records, *measured.borrowed]
+        found += _models(records, setting, captions.models(dataset, setting))
         found += [
-            Heading(3, "What the rows are made of"),
-            _provenance([*records, *borrowed], f"{setting.slug}-rows", about, context),
+            Heading(2, "Rows and records"),
+            _provenance(records, f"{setting.slug}-rows", captions.provenance(dataset, setting), context),
         ]
-    return [*found, *without_a_result(made)]
+    return [*found, *without_a_result(measured.rows)]
+
+
+def _subset(record: Record) -> str | None:
+    """The digest of the pairs that a run was given; None where pairs play no part."""
+    return None if record.method.supervision == "unused" else record.cell.subset_sha256
 
 
 def _with_a_remark(made: Iterable[Row], remark: str) -> list[str]:
     """The titles of methods in a table with which a paragraph of the remark begins."""
     paragraphs = re.split(r"\n\s*\n", remark)
-    titles = sorted({row.title for row in made if row.figures})
+    titles = sorted({row.facts.title for row in made if row.figures})
     return [
         title
         for title in titles
@@ -116,7 +177,7 @@ def _groups(made: Sequence[Row], groups: Sequence[str], setting: Setting, captio
     if not any(all(group in row.views for group in groups) for row in made):
         return []
     shown = _with_subsets(made) if "seen" in groups else made
-    heading = Heading(3, f"By label: {', '.join(groups)}")
+    heading = Heading(2, f"By label: {', '.join(groups)}")
     return [heading, group_table(shown, groups, f"{setting.slug}-{groups[0]}", caption)]
 
 
@@ -138,11 +199,34 @@ def _costs(made: Sequence[Row], dataset: str, setting: Setting) -> list[Block]:
     for row in made:
         for machine, cost in row.costs.items():
             machines.setdefault(machine, []).append((row, cost))
-    found: list[Block] = [Heading(3, "Time and memory")]
+    found: list[Block] = [Heading(2, "Time and memory")] if machines else []
     for number, machine in enumerate(sorted(machines), 1):
         name = f"{setting.slug}-efficiency" + (f"-{number}" if number > 1 else "")
         found.append(cost_table(machines[machine], name, captions.efficiency(dataset, setting, machine)))
     return found
+
+
+def _models(records: Iterable[Record], setting: Setting, caption: str) -> list[Block]:
+    """A line for each model that rows start from, once; none where no row does."""
+    found = dict.fromkeys(model for record in records if record.ok for model in models(record))
+    lines = [
+        (
+            model.name,
+            [
+                model.source,
+                f"{model.parameters:,}" if model.parameters is not None else "",
+                f"{model.width:,}" if model.width is not None else "",
+                model.shown_data if model.outside else "",
+                model.shown_license if model.outside else "",
+            ],
+            0,
+        )
+        for model in found
+    ]
+    if not lines:
+        return []
+    table = text_table(f"{setting.slug}-models", caption, _OF_MODELS[0], _OF_MODELS[1:], lines, words=_OF_MODELS)
+    return [Heading(2, "Models that rows start from"), table]
 
 
 def _provenance(records: Iterable[Record], name: str, caption: str, context: Context) -> Table:
@@ -152,23 +236,18 @@ def _provenance(records: Iterable[Record], name: str, caption: str, context: Con
     lines, sorts = [], {}
     for key, called in sorted(names(groups).items(), key=lambda named: named[1]):
         group = groups[key]
-        first, used = group[0], models(group[0])
         stale = context.standing.problems(group)
         lines.append(
             (
                 called,
                 [
-                    _PAIRS[first.method.supervision],
-                    "; ".join(f"{model.name} ({model.source})" for model in used),
-                    "; ".join(f"{model.parameters:,}" for model in used if model.parameters is not None),
-                    "; ".join(f"{model.width:,}" for model in used if model.width is not None),
-                    "; ".join(model.shown_data for model in used if model.outside),
-                    "; ".join(model.shown_license for model in used if model.outside),
+                    _PAIRS[group[0].method.supervision],
                     "; ".join(stale or dict.fromkeys(map(context.standing.evidence, group))),
-                    first.reproduction(context.runs),
+                    group[0].reproduction(context.runs),
                 ],
                 0,
             )
         )
-        sorts[called] = kinds(first)
-    return text_table(name, caption, "Method", _HEADS, lines, kinds=sorts)
+        sorts[called] = kinds(group[0])
+    heads = ("pairs", "state", "reproduce")
+    return text_table(name, caption, "Method", heads, lines, kinds=sorts, words=heads)

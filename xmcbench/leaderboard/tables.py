@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from math import hypot
 
 from xmcbench.leaderboard.published import MAIN, PublishedRow
-from xmcbench.leaderboard.rows import Cost, Estimate, Row
+from xmcbench.leaderboard.rows import Cost, Estimate, Facts, Row, short_names
 
 #: The columns of a second table, and of each group of labels.
 SECOND = ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 OF_GROUPS = ("P@1", "P@5", "R@100")
+#: The marks of figures: the best of a column, and those that a paired test does not separate from it.
+BEST, TIED = "best", "tied"
+#: The facts of a row that are columns, with their heads.
+_FACTS = {"preset": "preset", "encoder": "encoder or parts", "training": "training", "changes": "other parameters"}
+
+#: Metric -> the names of the rows that are statistically tied with the best one.
+Ties = Mapping[str, Set[str]]
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """One cell: its text, the half-width of its interval, its rank (0 best, 1 second), its notes.
+    """One cell: its text, the half-width of its interval, its rank in the column, its notes.
 
-    value, half_width: of a metric, as fractions.
+    rank: ``best``, ``tied`` with the best, or empty. value, half_width: of a metric, as fractions.
     """
 
     text: str = ""
     spread: str = ""
-    rank: int | None = None
+    rank: str = ""
     notes: tuple[str, ...] = ()
     value: float | None = None
     half_width: float | None = None
@@ -34,22 +40,35 @@ class TableCell:
 @dataclass(frozen=True)
 class TableLine:
     """One row; ``source`` is the number of its publication, 0 for a measured row; ``notes`` are about all of its
-    figures; ``kinds`` are those by which a reader may filter (``xmcbench.leaderboard.provenance``)."""
+    figures; ``kinds`` are those by which a reader may filter (``xmcbench.leaderboard.provenance``).
+
+    name: the whole name. short: the text of the first column where that is shorter.
+    """
 
     name: str
     cells: tuple[TableCell, ...]
     source: int = 0
     notes: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
+    short: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The text of the first column."""
+        return self.short or self.name
 
 
 @dataclass(frozen=True)
 class Column:
-    """The head of a column: its group ("P", "seen", or none) and its own label ("@1", "P@5")."""
+    """The head of a column: its group ("P", "seen", or none) and its own label ("@1", "P@5").
+
+    is_text: of words, on the left.
+    """
 
     group: str
     label: str
     notes: tuple[str, ...] = ()
+    is_text: bool = False
 
     @property
     def text(self) -> str:
@@ -75,9 +94,14 @@ def metric_table(
     caption: str = "",
     published: Sequence[tuple[int, PublishedRow]] = (),
     column_notes: Mapping[str, tuple[str, ...]] | None = None,
+    ties: Ties | None = None,
+    with_facts: bool = True,
 ) -> Table:
-    """Metrics of measured rows, then of published ones with the number of their source; each kind is ranked
-    separately."""
+    """Metrics of measured rows, then of published ones with the number of their source.
+
+    Published rows are marked separately. ties: default none. with_facts: give preset, encoder and the like their own
+    columns; otherwise rows have their short names.
+    """
     rows = [row for row in rows if row.figures]
     # Without propensities there is no PSP, and a publication need not print everything.
     if rows:
@@ -85,24 +109,45 @@ def metric_table(
     else:
         metrics = [metric for metric in metrics if any(metric in row.figures for _, row in published)]
     several_seeds = any(len(row.seeds) > 1 for row in rows)
-    measured = _cells_with_ranks([[row.figures[metric] for metric in metrics] for row in rows])
+    facts, told = _fact_columns([row.facts for row in rows]) if with_facts else ((), [()] * len(rows))
+    titles = [row.facts.title for row in rows] if with_facts else short_names(rows)
+    measured = _cells([[row.figures[metric] for metric in metrics] for row in rows])
+    tied = [[row.name in (ties or {}).get(metric, ()) for metric in metrics] for row in rows]
     lines = [
-        TableLine(row.name, (*cells, *([_seeds(row)] if several_seeds else [])), notes=row.marks, kinds=row.kinds)
-        for row, cells in zip(rows, measured, strict=True)
+        TableLine(
+            row.name,
+            (*own, *_with_ties(cells, marked), *([_seeds(row)] if several_seeds else [])),
+            notes=row.marks,
+            kinds=row.kinds,
+            short=title,
+        )
+        for row, title, own, cells, marked in zip(rows, titles, told, measured, tied, strict=True)
     ]
     printed = sorted(published, key=lambda numbered: (-float(numbered[1].figures[metrics[0]]), numbered[1].method))
-    ranks = [
-        _ranks_as_printed([(number, row.figures.get(metric, "")) for number, row in printed]) for metric in metrics
-    ]
+    ranks = [_best_as_printed([(number, row.figures.get(metric, "")) for number, row in printed]) for metric in metrics]
     for position, (number, row) in enumerate(printed):
         cells = [
             _cell_of_published(row, metric, column[position]) if metric in row.figures else TableCell()
             for metric, column in zip(metrics, ranks, strict=True)
         ]
-        lines.append(TableLine(row.method, (*cells, *([TableCell()] if several_seeds else [])), number))
-    columns = [_column(metric, (column_notes or {}).get(metric, ())) for metric in metrics]
+        blank = [TableCell()] * len(facts)
+        lines.append(TableLine(row.method, (*blank, *cells, *([TableCell()] if several_seeds else [])), number))
+    columns = [*facts, *(_column(metric, (column_notes or {}).get(metric, ())) for metric in metrics)]
     columns += [Column("", "seeds (sd of P@1)")] if several_seeds else []
     return Table(name, caption, "Method", tuple(columns), tuple(lines))
+
+
+def _fact_columns(rows: Sequence[Facts]) -> tuple[tuple[Column, ...], list[tuple[TableCell, ...]]]:
+    """The columns of facts that any row has, and the cells of each row."""
+    used = [name for name in _FACTS if any(getattr(row, name) for row in rows)]
+    columns = tuple(Column("", _FACTS[name], is_text=True) for name in used)
+    return columns, [tuple(TableCell(getattr(row, name)) for name in used) for row in rows]
+
+
+def _with_ties(cells: Iterable[TableCell], tied: Iterable[bool]) -> list[TableCell]:
+    return [
+        replace(cell, rank=cell.rank or TIED) if is_tied else cell for cell, is_tied in zip(cells, tied, strict=True)
+    ]
 
 
 def ablation_table(
@@ -116,12 +161,13 @@ def ablation_table(
 
     ``switches``: parameter -> (head of its column, meaning); ``index``: row name -> text shown instead.
     """
-    table = metric_table(rows, MAIN, name, caption)
+    table = metric_table(rows, MAIN, name, caption, with_facts=False)
     done = [row for row in rows if row.figures]
     lines = [
         replace(
             line,
             name=index(row),
+            short="",
             cells=(*(TableCell("yes" if row.parameters[switch] else "no") for switch in switches), *line.cells),
         )
         for row, line in zip(done, table.lines, strict=True)
@@ -141,10 +187,10 @@ def group_table(rows: Sequence[Row], groups: Sequence[str], name: str, caption: 
     """Some metrics of each group of labels (see ``xmcbench.metrics.labels``), side by side."""
     rows = [row for row in rows if all(group in row.views for group in groups)]
     pairs = [(group, metric) for group in groups for metric in OF_GROUPS]
-    measured = _cells_with_ranks([[row.views[group][metric] for group, metric in pairs] for row in rows])
+    measured = _cells([[row.views[group][metric] for group, metric in pairs] for row in rows])
     lines = [
-        TableLine(row.name, tuple(cells), notes=row.marks, kinds=row.kinds)
-        for row, cells in zip(rows, measured, strict=True)
+        TableLine(row.name, tuple(cells), notes=row.marks, kinds=row.kinds, short=short)
+        for row, cells, short in zip(rows, measured, short_names(rows), strict=True)
     ]
     return Table(name, caption, "Method", tuple(Column(group, metric) for group, metric in pairs), tuple(lines))
 
@@ -158,11 +204,13 @@ def cost_table(
     """
     gpu = any(cost.peak_gpu_bytes is not None for _, cost in costs)
     lines = []
+    short = short_names([row for row, _ in costs]) if not machines else [row.name for row, _ in costs]
     for position, (row, cost) in enumerate(costs):
         texts = [f"{cost.fit_s:.1f}", f"{cost.reused_s:.1f}", f"{cost.predict_ms:.2f}", _gib(cost.peak_memory_bytes)]
         texts += [_gib(cost.peak_gpu_bytes) if cost.peak_gpu_bytes is not None else ""] if gpu else []
         texts += [machines[position]] if machines else []
-        lines.append(TableLine(row.name, tuple(TableCell(text) for text in texts), notes=row.marks, kinds=row.kinds))
+        cells = tuple(map(TableCell, texts))
+        lines.append(TableLine(row.name, cells, notes=row.marks, kinds=row.kinds, short=short[position]))
     heads = ["fit s", "reused s", "predict ms/instance", "peak memory GiB", *(["peak GPU GiB"] if gpu else [])]
     heads += ["measured on"] if machines else []
     return Table(name, caption, "Method", tuple(Column("", head) for head in heads), tuple(lines))
@@ -177,11 +225,12 @@ def text_table(
     ranked: Sequence[str] = (),
     notes: Mapping[str, tuple[str, ...]] | None = None,
     kinds: Mapping[str, tuple[str, ...]] | None = None,
+    words: Sequence[str] = (),
 ) -> Table:
     """A table of plain texts, one line per (name, texts, number of the source or 0); the columns ``ranked`` are
-    figures. notes, kinds: name of a line -> notes on it, its kinds."""
+    figures, and the columns ``words`` are on the left. notes, kinds: name of a line -> notes on it, its kinds."""
     printed = {
-        column: _ranks_as_printed([(source, texts[place]) for _, texts, source in lines])
+        column: _best_as_printed([(source, texts[place]) for _, texts, source in lines])
         for place, column in enumerate(columns)
         if column in ranked
     }
@@ -189,7 +238,7 @@ def text_table(
         TableLine(
             first,
             tuple(
-                TableCell(text, "", printed[column][position] if column in printed else None)
+                TableCell(text, "", printed[column][position] if column in printed else "")
                 for column, text in zip(columns, texts, strict=True)
             ),
             source,
@@ -198,74 +247,44 @@ def text_table(
         )
         for position, (first, texts, source) in enumerate(lines)
     )
-    return Table(name, caption, head, tuple(_column(text, ()) for text in columns), made)
+    heads = tuple(replace(_column(text, ()), is_text=text in words) for text in columns)
+    return Table(name, caption, head, heads, made)
 
 
-def ranks(figures: Sequence[Estimate]) -> list[int | None]:
-    """The ranks of figures in one column: 0 for the best, 1 for the second, None for others or for a single figure.
-
-    Figures share a rank with the first of that rank if they are shown as equal, or differ by no more than the
-    half-width of a difference of independent values, the root of the sum of squares of their half-widths. Rows are
-    measured on the same instances, so most differences are more certain than this; ``xmcbench compare`` tests them in
-    pairs. Zero has no rank.
-    """
-    found: list[int | None] = [None] * len(figures)
-    if len(figures) < 2:
-        return found
-    left = [position for position in range(len(figures)) if figures[position].value > 0]
-    left.sort(key=lambda position: -figures[position].value)
-    for rank in (0, 1):
-        if not left:
-            break
-        first = figures[left[0]]
-        tied = [position for position in left if _is_tied(first, figures[position])]
-        for position in tied:
-            found[position] = rank
-        left = [position for position in left if position not in tied]
-    return found
-
-
-def _is_tied(first: Estimate, second: Estimate) -> bool:
-    apart = abs(first.value - second.value)
-    return _percent(first.value) == _percent(second.value) or apart <= hypot(first.half_width, second.half_width)
-
-
-def _cell_of_published(row: PublishedRow, metric: str, rank: int | None) -> TableCell:
+def _cell_of_published(row: PublishedRow, metric: str, rank: str) -> TableCell:
     figure = row.figures[metric]
     return TableCell(figure, "", rank, row.notes.get(metric, ()), float(Decimal(figure) / 100))
 
 
-def _ranks_as_printed(figures: Sequence[tuple[int, str]]) -> list[int | None]:
+def _best_as_printed(figures: Sequence[tuple[int, str]]) -> list[str]:
     """The ranks of a column, from the source and the figure of each line ("" where it has none).
 
-    Each source is ranked by itself: two publications need not share a protocol.
+    Each source has its own best figure: two publications need not share a protocol.
     """
     by_source: dict[int, list[float]] = {}
     for source, figure in figures:
         if figure:
             by_source.setdefault(source, []).append(float(figure))
-    best = {source: sorted({*own}, reverse=True)[:2] for source, own in by_source.items() if len(own) > 1}
-    return [
-        best[source].index(float(figure)) if figure and float(figure) in best.get(source, ()) else None
-        for source, figure in figures
-    ]
+    best = {source: max(own) for source, own in by_source.items() if len(own) > 1}
+    return [BEST if figure and float(figure) == best.get(source) else "" for source, figure in figures]
 
 
-def _cells_with_ranks(lines: Sequence[Sequence[Estimate]]) -> list[list[TableCell]]:
-    """The cells of measured figures, ranked column by column."""
-    by_column = [ranks(column) for column in zip(*lines, strict=True)]
+def _cells(lines: Sequence[Sequence[Estimate]]) -> list[list[TableCell]]:
+    """The cells of measured figures; the best ones of each column have their rank, unless all are zero."""
+    best = [max((figure.value for figure in column), default=0.0) for column in zip(*lines, strict=True)]
+    several = len(lines) > 1
     return [
         [
             TableCell(
                 _percent(figure.value),
                 _width(figure.half_width),
-                by_column[place][position],
+                BEST if several and highest > 0 and _percent(figure.value) == _percent(highest) else "",
                 value=figure.value,
                 half_width=figure.half_width,
             )
-            for place, figure in enumerate(line)
+            for figure, highest in zip(line, best, strict=True)
         ]
-        for position, line in enumerate(lines)
+        for line in lines
     ]
 
 

@@ -56,6 +56,18 @@ def verdict(
 ) -> Verdict:
     """Return the verdict on the difference of two methods, first minus second, from several runs of one or both.
 
+    The arguments are those of ``difference``.
+    """
+    delta, error = difference(first, second, weight, matched)
+    half = error.critical()
+    return Verdict(delta - half, delta + half, error.tail(abs(delta)))
+
+
+def difference(
+    first: NDArray[np.float64], second: NDArray[np.float64], weight: NDArray[np.float64], matched: bool
+) -> tuple[float, BehrensFisher]:
+    """Return the difference of two methods, first minus second, and the distribution of its error.
+
     ``first`` [n, rows] and ``second`` [m, rows] are scores whose mean over the rows is the value of a run, float64;
     ``weight`` [rows], of mean 1, is what the value is a ratio to: ones, but for PSP. ``matched`` runs are compared seed
     by seed, n = m; otherwise a side whose runs are all alike has no variance between seeds. At least one side, of
@@ -91,9 +103,7 @@ def verdict(
     )
     left = by_row - delta * weight
     of_rows = max(0.0, float((left**2).sum()) / max(1, rows - 1) - both) / rows
-    error = BehrensFisher(of_seeds, degrees_of_seeds, of_rows, max(1, rows - 1))
-    half = error.critical()
-    return Verdict(delta - half, delta + half, error.tail(abs(delta)))
+    return delta, BehrensFisher(of_seeds, degrees_of_seeds, of_rows, max(1, rows - 1))
 
 
 def sides_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
@@ -62,13 +62,11 @@ def laid_out(
     return "\n\n".join(_table(block, _widths(block, limit)) for block in _blocks(columns, limit))
 
 
-def in_markdown(lines: Sequence[Sequence[str]], heads: Sequence[str]) -> str:
-    """Return the lines under their heads as a table of Markdown, with all columns but the first on the right."""
-    columns = [_Column(column, place > 0) for place, column in enumerate(zip(heads, *lines, strict=True))]
-    rows = [[f" {column.lines(row, column.natural)[0]} " for column in columns] for row in range(len(lines) + 1)]
-    first, *others = ("-" * (column.natural + 1) for column in columns)
-    rows.insert(1, [f":{first}", *(f"{rule}:" for rule in others)])
-    return "\n".join(f"|{'|'.join(row)}|" for row in rows)
+def in_markdown(lines: Sequence[Sequence[str]], heads: Sequence[str], left: Container[int] = (0,)) -> str:
+    """Return the lines under their heads as a table of Markdown; the columns at the places ``left`` are on the left."""
+    # Without padding: one long name would change every line.
+    rules = [":--" if place in left else "--:" for place in range(len(heads))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (heads, rules, *lines))
 
 
 def terminal_width() -> int | None:

@@ -49,6 +49,7 @@ class Standing:
     described: Mapping[str, Collection[str]] = field(default_factory=dict)
     equivalence: Equivalence = field(default_factory=dict)
     _judged: dict[str, set[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _scoring: dict[str, Collection[str | None]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def evidence(self, record: Record) -> str:
         """Return why a result is fresh: ``same code``, ``equal on canaries``, ``equal when rerun``; or ``stale``.
@@ -92,16 +93,22 @@ class Standing:
         """Whether other code has made the ranks, which is not known to give the same ones."""
         if record.ranks is None:
             return False
-        return record.ranks.source_sha256 not in equal_sources(self.equivalence, RANKS, ranks_digest())
+        return record.ranks.source_sha256 not in self._equal_scoring(RANKS, ranks_digest)
 
     def figures_current(self, record: Record, propensity: tuple[float, float] | None = None) -> bool:
         """Whether today's metrics give these figures, with these propensity constants (default: the record's)."""
         scored = record.protocol
         return (
             scored.version == protocol.VERSION
-            and scored.source_sha256 in equal_sources(self.equivalence, METRICS, metrics_digest())
+            and scored.source_sha256 in self._equal_scoring(METRICS, metrics_digest)
             and propensity in (None, scored.propensity)
         )
+
+    def _equal_scoring(self, name: str, digest: Callable[[], str]) -> Collection[str | None]:
+        """Return the sources of ranks or metrics that give the same as today's."""
+        if name not in self._scoring:
+            self._scoring[name] = equal_sources(self.equivalence, name, digest())
+        return self._scoring[name]
 
     @staticmethod
     def _joined(

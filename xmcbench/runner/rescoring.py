@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from xmcbench.errors import DataError, UsageError
+from xmcbench.errors import DataError, StorageError, UsageError
 from xmcbench.metrics import Scores, evaluate_ranks, inverse_propensity_of
 from xmcbench.metrics.labels import MIN_INSTANCES
 from xmcbench.records import Record, Standing, Store
 
 if TYPE_CHECKING:
+    from xmcbench.records.ranks import Truth
     from xmcbench.runner.scorer import Scorer
 
 
@@ -39,6 +40,42 @@ def evaluations(
         weights = inverse_propensity_of(truth.frequency, truth.instances, *constants) if enough else None
         found.append(evaluate_ranks(ranks.by_filter[filter_name], truth.pairs, weights))
     return found
+
+
+class StoredScores:
+    """The evaluations of records from their stored ranks, under the filter of each; truths and results are kept.
+
+    missing: problem of every record whose ranks cannot be read.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._truths: dict[tuple[str, str], Truth] = {}
+        self._found: dict[str, Scores | None] = {}
+        self.missing: dict[str, StorageError] = {}
+
+    def __call__(self, record: Record) -> Scores | None:
+        """Return every metric, instance by instance; None where ranks or propensities are missing."""
+        if record.key not in self._found:
+            try:
+                self._found[record.key] = self._evaluate(record)
+            except StorageError as error:
+                self.missing[record.key] = error
+                self._found[record.key] = None
+        return self._found[record.key]
+
+    def _evaluate(self, record: Record) -> Scores | None:
+        constants, filter_name = record.protocol.propensity, record.protocol.filter
+        if record.ranks is None or constants is None:
+            return None
+        place = (record.cell.dataset, record.ranks.truth_sha256)
+        if place not in self._truths:
+            self._truths[place] = self._store.truth(record)
+        truth = self._truths[place]
+        ranks = self._store.ranks(record, truth).by_filter.get(filter_name)
+        enough = truth.instances >= MIN_INSTANCES
+        weights = inverse_propensity_of(truth.frequency, truth.instances, *constants) if enough else None
+        return None if ranks is None else evaluate_ranks(ranks, truth.pairs, weights)
 
 
 def is_outdated(record: Record, filter_name: str, propensity: tuple[float, float], standing: Standing) -> bool:

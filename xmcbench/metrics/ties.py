@@ -1,0 +1,76 @@
+"""Ties: the rows of a table that a paired test does not separate from the best one.
+
+The tests are those of ``xmcbench.metrics.paired``, on the same test rows and seeds, in closed form: a table of twenty
+rows takes a fraction of a second. Where ``paired`` randomizes, the difference of the means is taken as normal, which it
+is at the 200 rows and more of a table; with fewer rows the test is that of ``paired`` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import erfc, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xmcbench.metrics import paired, seeds
+from xmcbench.metrics.bounded import FEW_ROWS
+from xmcbench.metrics.flips import LEVEL
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from xmcbench.metrics.evaluation import Scores
+
+
+@dataclass(frozen=True, eq=False)
+class Contender:
+    """A row of a table: an evaluation for each of its runs, the subset of pairs of each, None without one.
+
+    deterministic: whether another run could only repeat the first.
+    """
+
+    runs: Sequence[Scores]
+    subsets: Sequence[str | None]
+    deterministic: bool
+
+
+def tied_with_best(contenders: Mapping[str, Contender], metrics: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Return, for each metric, the names of the rows that are not significantly below the best one, without that one.
+
+    A row is tied if its p-value, by Holm's correction over the column, is not below 0.05.
+    """
+    return {metric: _tied(contenders, metric) for metric in metrics}
+
+
+def _tied(contenders: Mapping[str, Contender], metric: str) -> frozenset[str]:
+    values = {name: np.mean([run.values[metric] for run in row.runs]) for name, row in contenders.items()}
+    if not values:
+        return frozenset()
+    best = max(values, key=lambda name: values[name])
+    p = {name: p_value(contenders[best], contender, metric) for name, contender in contenders.items() if name != best}
+    return frozenset(name for name, adjusted in paired.holm(p).items() if adjusted >= LEVEL)
+
+
+def p_value(first: Contender, second: Contender, metric: str) -> float:
+    """Return the two-sided p-value of no difference of two rows in a metric. Raises what ``paired.compare`` raises."""
+    matched = first.subsets == second.subsets and None not in first.subsets
+    sides = (first, second)
+    if first.runs[0].scored < FEW_ROWS:
+        deterministic = (first.deterministic, second.deterministic)
+        return paired.compare(first.runs, second.runs, matched=matched, deterministic=deterministic)[metric].p
+    one, other = (np.stack([run.contributions(metric) for run in side.runs]) for side in sides)
+    weight = first.runs[0].weights(metric)
+    varies = seeds.vary(one - other) if matched else seeds.vary(one) or seeds.vary(other)
+    if varies and all(side.deterministic or len(side.runs) > 1 for side in sides):
+        delta, error = seeds.difference(one, other, weight, matched)
+        return error.tail(abs(delta))
+    return _normal(one.mean(axis=0) - other.mean(axis=0), weight)
+
+
+def _normal(by_row: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+    rows, delta = len(by_row), float(by_row.mean())
+    left = by_row - delta * weight
+    error = sqrt(float(left @ left) / (rows - 1) / rows)
+    return erfc(abs(delta) / error / sqrt(2)) if error else float(delta == 0)
