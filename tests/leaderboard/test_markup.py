@@ -7,7 +7,7 @@ import pytest
 
 from xmcbench.leaderboard import markup
 from xmcbench.leaderboard.published import sources
-from xmcbench.leaderboard.tables import Column, Table, TableCell, TableLine
+from xmcbench.leaderboard.tables import BEST, TIED, Column, Table, TableCell, TableLine
 
 TABLE = Table(
     "ez",
@@ -18,15 +18,15 @@ TABLE = Table(
         TableLine(
             "Mine_1 (a|b)",
             (
-                TableCell("50.00", "3.0", 0, value=0.5, half_width=0.03),
-                TableCell("40.00", "2.0", 1),
+                TableCell("50.00", "3.0", BEST, value=0.5, half_width=0.03),
+                TableCell("40.00", "2.0", TIED),
                 TableCell("3.00", "1.0"),
                 TableCell("3 (0.10)"),
             ),
         ),
         TableLine(
             "Theirs",
-            (TableCell("9.00", "", 0), TableCell("8.00", "", 1), TableCell("7.00", "", None, ("Of 5%.",)), TableCell()),
+            (TableCell("9.00", "", BEST), TableCell("8.00"), TableCell("7.00", notes=("Of 5%.",)), TableCell()),
             1,
         ),
     ),
@@ -35,12 +35,11 @@ TABLE = Table(
 
 def test_markdown():
     text = markup.markdown(TABLE, sources())
-    assert text.startswith("Tiny, 100% of it & more.\n\n| Method ")
+    assert text.startswith("| Method ")
+    assert "\n\nTiny, 100% of it & more.\n\n" in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert [cell.strip(" -") for cell in rows[1].strip("|").split("|")] == [":", ":", ":", ":", ":"]
-    assert rows[2].split(" | ")[0] == "| Mine_1 (a\\|b)".ljust(len(rows[2].split(" | ")[0]))
-    assert "**50.00** ±3.0" in rows[2]
-    assert "<u>40.00</u> ±2.0" in rows[2]
+    assert rows[1] == "| :-- | --: | --: | --: | --: |"
+    assert rows[2].startswith("| Mine_1 (a\\|b) | **50.00** <sub>±3.0</sub> | 40.00≈ <sub>±2.0</sub> | 3.00 <sub>")
     assert rows[3].startswith("| *Theirs* [[1]](https://arxiv.org/abs/2112.08652)")
     assert "***9.00***" in rows[3]
     assert "*7.00*<sup>b</sup>" in rows[3]
@@ -79,7 +78,7 @@ def test_latex():
     assert r"\cmidrule(lr){2-3} \cmidrule(lr){4-4}" in lines
     assert r"Method & @1$^{a}$ & @3 & @100 & seeds \\" in lines
     assert (
-        r"Mine\_1 (a|b) & \textbf{50.00} {\scriptsize$\pm$3.0} & \underline{40.00} {\scriptsize$\pm$2.0} & "
+        r"Mine\_1 (a|b) & \textbf{50.00} {\scriptsize$\pm$3.0} & 40.00$^{\approx}$ {\scriptsize$\pm$2.0} & "
         r"3.00 {\scriptsize$\pm$1.0} & 3 (0.10) \\"
     ) in lines
     published = r"\textit{Theirs}~\cite{xiong2022extreme} & \textit{\textbf{9.00}} & "
@@ -99,15 +98,28 @@ def test_csv():
 
 def test_json():
     mine, theirs = json.loads(json.dumps(markup.as_json(TABLE)))["rows"]
-    assert mine["cells"]["P@1"] == {"text": "50.00", "value": 0.5, "half_width": 0.03, "rank": 0}
-    plain = {"value": None, "half_width": None, "rank": None}
+    assert mine["cells"]["P@1"] == {"text": "50.00", "value": 0.5, "half_width": 0.03, "rank": "best"}
+    plain = {"value": None, "half_width": None, "rank": ""}
     assert theirs["cells"]["R@100"] == {"text": "7.00", **plain, "notes": ["Of 5%."]}
 
 
-def test_plain_has_no_marks():
+def test_plain_marks_the_best_and_the_tied_and_says_so():
     text = markup.plain(TABLE)
-    assert "50.00 ±3.0" in text
-    assert not {"*", "<", "["} & set(text)
+    assert "50.00* ±3.0" in text
+    assert "40.00≈ ±2.0" in text
+    assert text.endswith(
+        "\n\n* best of its column; ≈ statistically tied with it (paired test, Holm's correction over the column)"
+    )
+    assert not {"<", "["} & set(text)
+    unmarked = replace(TABLE, lines=(TableLine("one", (TableCell("1"),) * 4),))
+    assert "*" not in markup.plain(unmarked)
+    assert "column" not in markup.plain(unmarked)
+
+
+def test_words_are_on_the_left():
+    table = Table("t", "", "Method", (Column("", "preset", is_text=True), Column("P", "@1")), ())
+    assert markup.markdown(table, ()).splitlines()[1] == "| :-- | :-- | --: |"
+    assert r"\begin{tabular}{llr}" in markup.latex(table, (), "t")
 
 
 @pytest.mark.parametrize("text", ["a_b", "50%", "x^2", "~", "\\", "{}", "#1", "$"])

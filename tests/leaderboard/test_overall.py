@@ -105,7 +105,7 @@ def test_a_method_that_ignores_pairs_is_ranked_in_every_setting(record, altered)
     ]
     assert [method.marks for method in made.methods] == [("measured without pairs, which this method ignores",), ()]
     page = next(page for page in pages([*looks, *ignores], ()) if page.name == "over-datasets")
-    assert [block.key for block in page.blocks if isinstance(block, Heading)] == ["ez", few.slug]
+    assert [block.key for block in page.blocks if isinstance(block, Heading) and block.key] == ["ez", few.slug]
 
 
 def test_what_cannot_be_ranked_is_refused(results):
@@ -163,7 +163,7 @@ def test_the_list_of_the_board(record, altered):
     records, ranked = Store(BOARD).records(), overall.read_list(BOARD)
     assert "ez" in ranked
     before = ranking(records, ranked)
-    assert before["over-datasets.md"].count("\n## ") == len(ranked)
+    assert before["over-datasets.md"].partition("## How methods")[0].count("\n## ") == len(ranked)
     new = [altered(record(setting=Setting.of("ez")), (("cell", "dataset"), "New"))]
     assert ranking([*records, *new], ranked) == before
 

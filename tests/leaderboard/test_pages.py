@@ -2,6 +2,7 @@ import random
 import re
 
 import msgspec
+import numpy as np
 import pytest
 
 from xmcbench.errors import StorageError, UsageError
@@ -9,6 +10,7 @@ from xmcbench.leaderboard.consistency import latest
 from xmcbench.leaderboard.files import differences, files, write
 from xmcbench.leaderboard.pages import pages, read_remarks
 from xmcbench.leaderboard.tables import Table
+from xmcbench.metrics import METRICS, Scores
 from xmcbench.records import as_json
 from xmcbench.setting import Setting
 
@@ -33,40 +35,107 @@ def test_pages_do_not_depend_on_the_order_of_records(some):
 
 
 def test_a_row_with_fewer_subsets_says_so_where_they_decide_the_labels(some):
-    page = files(pages([record for record in some if (record.cell.method, record.cell.seed) != ("a", 1)]))["tiny.md"]
-    few = page[page.index("## Few-shot, 1% of the labels") :]
+    kept = [record for record in some if (record.cell.method, record.cell.seed) != ("a", 1)]
+    few = files(pages(kept))["tiny-fs-label-0.01.md"]
     said = "seen and unseen labels are those of the subset of seed 0 only"
     assert said in few[few.index("By label: seen, unseen") : few.index("By label: head")]
-    assert said not in few[few.index("By label: head") : few.index("## Few-shot, 5%")]
-    assert said not in files(pages(some))["tiny.md"]
+    assert said not in few[few.index("By label: head") :]
+    assert said not in files(pages(some))["tiny-fs-label-0.01.md"]
 
 
 def test_a_row_without_a_result_is_named_where_there_are_few_pairs_too(some, record):
-    page = files(pages([*some, record("c", status="failed", setting=Setting.of("fs", 0.01, "label"))]))["tiny.md"]
+    made = files(pages([*some, record("c", status="failed", setting=Setting.of("fs", 0.01, "label"))]))
+    page = made["tiny-fs-label-0.01.md"]
     assert "C, seed 0: failed: ValueError: no" in page
     assert "seen and unseen labels are those of" not in page
 
 
-def test_a_page_in_the_order_of_the_paper(some):
-    page = files(pages(some))["tiny.md"]
-    headings = re.findall(r"^##+ .*", page, re.MULTILINE)
-    assert [heading for heading in headings if heading.startswith("## ")] == [
-        *("## Charts", "## Zero-shot (no pairs)", "## Few-shot, 1% of the labels"),
-        *("## Few-shot, 5% of the labels", "## Full (all training pairs)"),
+def test_a_page_begins_with_its_table_and_lists_its_settings_in_the_order_of_the_paper(some):
+    made = files(pages(some))
+    page = made["tiny.md"].split("\n", 1)[1]
+    assert page.startswith("\n# Tiny\n\n| Method | P@1 | P@5 | R@10 | R@100 | seeds (sd of P@1) |\n")
+    assert re.findall(r"^\* \[(.*)\]\((.*)\)", page, re.MULTILINE) == [
+        ("Tiny, zero-shot (no pairs)", "tiny-ez.md"),
+        ("Tiny, few-shot, 1% of the labels", "tiny-fs-label-0.01.md"),
+        ("Tiny, few-shot, 5% of the labels", "tiny-fs-label-0.05.md"),
+        ("Tiny, full (all training pairs)", "tiny-full.md"),
     ]
+    assert re.findall(r"^## .*", page, re.MULTILINE) == ["## Charts", "## Instances, labels and pairs"]
     # At zero shot every label is unseen: no table says so.
-    zero_shot = page[page.index("## Zero-shot") : page.index("## Few-shot, 1%")]
-    assert "### By label: head, middle, tail" in zero_shot
-    assert "seen, unseen" not in zero_shot
-    assert page.count("### By label: seen, unseen") == 3
+    groups = ["## By label: seen, unseen", "## By label: head, middle, tail"]
+    for name, expected in (("ez", groups[1:]), ("full", groups)):
+        headings = re.findall(r"^## .*", made[f"tiny-{name}.md"], re.MULTILINE)
+        assert headings == [
+            "## nDCG and propensity-scored precision",
+            *expected,
+            "## Time and memory",
+            "## Rows and records",
+        ]
+
+
+def test_rows_with_other_parameters_have_a_table_of_their_own(record, altered):
+    changed = altered(
+        record("a", value=0.9), (("method", "variant"), "rate=0.1"), (("cell", "parameters"), {"rate": 0.1})
+    )
+    made = files(pages([record("a", value=0.5), record("b", value=0.4), changed]))
+    first, _, other = made["tiny-ez.md"].partition("## Rows with other parameters")
+    assert ("| A | **50.00**" in first, "90.00" in first) == (True, False)
+    assert re.search(r"\| A \| rate=0.1 \| 90.00 ", other)
+    # Where no row is that of a preset, none is left out.
+    assert "| A | rate=0.1 | 90.00" in files(pages([changed]))["tiny-ez.md"].partition("## nDCG")[0]
+
+
+def test_rows_that_a_paired_test_does_not_separate_are_marked(record):
+    """By the evaluations that the caller has; without one of them nothing is marked."""
+    best = np.repeat([1.0, 0.0], 500)
+    near = np.where(np.isin(np.arange(1000), [*range(40), *range(900, 938)]), 1 - best, best)  # 40 lost, 38 won
+    hits = {"a": best, "b": near, "c": best * (np.arange(1000) % 2)}
+
+    def scores(found):
+        column = dict.fromkeys(METRICS, hits[found.cell.method])
+        return Scores({name: float(own.mean()) for name, own in column.items()}, 1000, 0, column, {})
+
+    made = [record(name, value=float(own.mean())) for name, own in hits.items()]
+    page = files(pages(made, scores=scores))["tiny.md"]
+    assert {line[2] for line in re.findall(r"^\| [BC] \|.*", page, re.MULTILINE) if "≈" in line} == {"B"}
+    assert "≈: statistically tied with it" in page
+    missing = files(pages(made, scores=lambda found: None if found.cell.method == "a" else scores(found)))["tiny.md"]
+    assert not [line for line in missing.splitlines() if line.startswith("|") and "≈" in line]
+    assert "≈" not in files(pages(made))["tiny.md"]
+
+
+def test_a_dataset_for_tuning_has_a_table_for_each_choice(record, altered):
+    names = [("a", ""), ("a", "rate=0.1"), ("b", ""), ("c", "")]
+    made = [
+        altered(
+            record(method, value=0.1 * number),
+            (("method", "variant"), variant),
+            (("cell", "dataset"), "Tiny-dev"),
+            (("cell", "parameters"), {"x": number}),
+        )
+        for number, (method, variant) in enumerate(names, 1)
+    ]
+    board = files(pages(made))
+    page = board["tiny-dev.md"]
+    assert "# Tiny-dev: how the defaults were chosen\n\n## Zero-shot (no pairs)\n" in page
+    assert re.findall(r"^### (.*)", page, re.MULTILINE) == ["A", "Methods with one row"]
+    assert "tiny-dev-ez.md" not in board
+    assert "| A | rate=0.1 | **20.00**" in page
+    assert "Tiny-dev" not in board["README.md"].partition("* [")[0]
+
+
+def test_the_index_begins_with_the_best_methods(some):
+    lines = files(pages(some))["README.md"].splitlines()
+    assert lines[4].startswith("| Dataset | setting | best P@1 | best R@100 | methods |")
+    assert "| Tiny | zero-shot (no pairs) | B, 20.0 | B, 20.0 | 2 |" in lines
 
 
 def test_a_caption_says_what_the_figures_are(some, record):
-    page = files(pages(some))["tiny.md"]
+    page = files(pages(some))["tiny-fs-label-0.01.md"]
     assert (
         "Tiny, few-shot, 1% of the labels: 12 known pairs of 5 labels. Percent ± half-width of the 95% bootstrap "
-        "interval over 30 test instances (and over seeds, where there are several); filter self, metric protocol 2; "
-        "row names contain preset, encoder and training budget."
+        "interval over 30 test instances (and over seeds, where there are several); filter self, metric protocol 2. "
+        "Bold: best of its column."
     ) in page
     assert "interval over 30 test instances; filter self" in files(pages([record()]))["tiny.md"]
 
@@ -85,20 +154,20 @@ def test_the_index_names_every_page_and_every_dataset(some):
     index = made["README.md"]
     for name in made:
         if name.endswith(".md") and name != "README.md":
-            assert f"]({name})" in index
+            assert f"]({name})" in (made["tiny.md"] if name.startswith("tiny-") else index)
     assert "[Tiny](tiny.md): zero-shot; few-shot by label 1%, 5%; full" in index
     assert "[LF-Amazon-1M](lf-amazon-1m.md): published rows only" in index
-    assert re.search(r"\| Tiny +\| +60 \| +30 \| +10 \| +120 \| +60 \| +2.00 \|", index)
+    assert re.search(r"\| Tiny \| 60 \| 30 \| 10 \| 120 \| 60 \| 2.00 \|", index)
 
 
 def test_times_of_two_machines_are_two_tables(record):
-    page = files(pages([record("a"), record("b", processor="Q")]))["tiny.md"]
+    page = files(pages([record("a"), record("b", processor="Q")]))["tiny-ez.md"]
     assert "time and memory on P, 2 cores" in page
     assert "time and memory on Q, 2 cores" in page
 
 
 def test_what_has_no_result_is_named(record):
-    page = files(pages([record("a", status="failed"), record("b")]))["tiny.md"]
+    page = files(pages([record("a", status="failed"), record("b")]))["tiny-ez.md"]
     assert "A, seed 0: failed: ValueError: no" in page
     assert "| A " not in page
 
@@ -111,16 +180,16 @@ def test_every_link_leads_to_a_file(some):
             assert set(targets) <= set(made), name
 
 
-def test_remarks_stand_behind_the_first_block_as_they_were_written(some):
+def test_remarks_stand_behind_charts_as_they_were_written(some):
     made = files(pages(some, remarks={"tiny": "By *hand*.\n\n### And so on", "README": "On the index."}))
     plain = files(pages(some))
     assert made["ablation.md"] == plain["ablation.md"]
-    assert "\n## Remarks\n\nBy *hand*.\n\n### And so on\n\n## Charts\n" in made["tiny.md"]
-    assert made["tiny.md"].index("| Tiny ") < made["tiny.md"].index("## Remarks")
+    assert "\n## Remarks\n\nBy *hand*.\n\n### And so on\n\n## Instances, labels and pairs\n" in made["tiny.md"]
+    assert made["tiny.md"].index("## Charts") < made["tiny.md"].index("## Remarks")
     assert made["tiny.md"].replace("## Remarks\n\nBy *hand*.\n\n### And so on\n\n", "") == plain["tiny.md"]
     assert made["README.md"].index("](tiny.md)") < made["README.md"].index("## Remarks\n\nOn the index.\n\n## Datasets")
     ablation = files(pages(some, remarks={"ablation": "Above all."}))["ablation.md"]
-    assert "# Ablation\n\n## Remarks\n\nAbove all.\n\n## LF-Amazon-131K, published" in ablation
+    assert "\n\n## Remarks\n\nAbove all.\n\n## Sources\n" in ablation
 
 
 def test_a_remark_on_no_page_is_named(some):
@@ -167,7 +236,7 @@ def test_write_and_differences(tmp_path, some, record):
         path.write_text(content)
     # The figures of a dataset that is gone are removed with its page.
     fewer = files(pages([]))
-    gone = [name for name in made if name.startswith(("tiny.", "figures/tiny-"))]
+    gone = [name for name in made if name.startswith(("tiny.", "tiny-", "figures/tiny-"))]
     assert len(gone) > 2
     found = [line.split()[0].removeprefix(f"{tmp_path}/") for line in differences(tmp_path, fewer)]
     assert sorted(found) == sorted([*gone, "README.md"])
@@ -186,7 +255,7 @@ def test_a_layout_removes_its_own_files_only(tmp_path, some):
 
 
 def test_a_row_says_what_its_model_was_trained_on(record):
-    """In a footnote of the main table, and in the table of what rows are made of; old records do not hold the card."""
+    """In the table of models, each once; old records do not hold the card."""
     model = {"name": "m", "source": "the hub", "sha256": "x", "parameters": 22_000_000, "width": 384}
     cards = {
         "a": {"training_sets": ["snli", "ms_marco"], "license": "mit"},
@@ -197,26 +266,16 @@ def test_a_row_says_what_its_model_was_trained_on(record):
     }
     records = [record(name, notes={"backbone": {**model, "card": card}}) for name, card in cards.items()]
     records.append(record("own", notes={"backbone": {**model, "source": "trained on the corpus, 5 steps"}}))
-    page = next(page for page in pages(records) if page.name == "tiny")
-    tables = {block.name: block for block in page.blocks if isinstance(block, Table)}
-    assert {line.name: line.notes for line in tables["ez"].lines} == {
-        "A": ("starts from m, which was trained on snli, ms_marco (according to its model card)",),
-        "B": ("starts from m, which was trained on other data, which its card does not name",),
-        "C": ("starts from m, which was trained on other data; the record does not say which",),
-        "D": ("starts from m, which was trained on nli (according to its model card)",),
-        "E": ("starts from m, which was trained on other data, which its card does not name",),
-        "OWN": (),
-    }
-    assert not any(line.notes for line in tables["ez-ndcg-psp"].lines)
-    made = {line.name: [cell.text for cell in line.cells][2:6] for line in tables["ez-rows"].lines}
-    assert made == {
-        "A": ["22,000,000", "384", "snli; ms_marco", "mit"],
-        "B": ["22,000,000", "384", "not stated", "not stated"],
-        "C": ["22,000,000", "384", "not recorded", "not recorded"],
-        "D": ["22,000,000", "384", "nli", "not stated"],
-        "E": ["22,000,000", "384", "not stated", "['mit']"],
-        "OWN": ["22,000,000", "384", "", ""],
-    }
+    page = next(page for page in pages(records) if page.name == "tiny-ez")
+    (table,) = (block for block in page.blocks if isinstance(block, Table) and block.name == "ez-models")
+    assert sorted([line.name, *(cell.text for cell in line.cells)] for line in table.lines) == [
+        ["m", "the hub", "22,000,000", "384", "nli", "not stated"],
+        ["m", "the hub", "22,000,000", "384", "not recorded", "not recorded"],
+        ["m", "the hub", "22,000,000", "384", "not stated", "['mit']"],
+        ["m", "the hub", "22,000,000", "384", "not stated", "not stated"],
+        ["m", "the hub", "22,000,000", "384", "snli; ms_marco", "mit"],
+        ["m", "trained on the corpus, 5 steps", "22,000,000", "384", "", ""],
+    ]
 
 
 def test_what_a_card_declares_is_inert(record, altered):
@@ -230,7 +289,7 @@ def test_what_a_card_declares_is_inert(record, altered):
     }
     one = altered(record(notes={"model": model}), (("method", "title"), hostile))
     made = pages([one], remarks={"tiny": f"{hostile} falls"})
-    shown = files(made)["tiny.md"]
+    shown = files(made)["tiny.md"] + files(made)["tiny-ez.md"]
     written = [line for line in shown.splitlines() if "script" in line and not line.endswith(" falls")]
     assert len(written) > 5
     for line in written:
@@ -238,15 +297,15 @@ def test_what_a_card_declares_is_inert(record, altered):
         assert "](javascript" not in line.replace("\\](javascript", "")
         assert "\u202e" not in line
     # A pipe of a name is no border of a column.
-    rows = [line for line in shown.splitlines() if line.startswith("|") and "according to the model card" in line]
-    (below,) = [
-        line for line in shown.splitlines() if line.startswith("|") and "reproduce" in line and "script" in line
-    ]
+    lines = [line for line in shown.splitlines() if line.startswith("|")]
+    rows = [line for line in lines if "outside training data" in line]
+    below = lines[lines.index(rows[0]) + 2]
+    assert "script" in below
     assert below.replace("\\|", "").count("|") == rows[0].count("|")
     for name, content in files(made, "latex").items():
         assert "\\input{x}" not in content, name
         assert "\u202e" not in content
-    assert "according to its model card" in files(made, "latex")["tiny/ez.tex"]
+    assert "according to its card" in files(made, "latex")["tiny/ez-models.tex"]
 
 
 def test_a_table_leads_to_the_remark_on_a_method(record):
@@ -255,17 +314,17 @@ def test_a_table_leads_to_the_remark_on_a_method(record):
     records = [record(name, setting=setting) for name in ("xr", "x") for setting in (Setting.of("ez"), full)]
     records += [record("a|b", setting=full)]
     remark = "Of all, XR is slow.\n\nXR falls, since ...\n\nA|B: it rises."
-    page = next(page for page in pages(records, remarks={"tiny": remark}) if page.name == "tiny")
-    lines = [block for block in page.blocks if isinstance(block, str) and "(#remarks)" in block]
+    board = pages(records, remarks={"tiny": remark})
+    lines = [block for page in board for block in page.blocks if isinstance(block, str) and "#remarks)" in block]
     assert lines == [
-        "[The remarks](#remarks) explain the figures of XR.",
-        "[The remarks](#remarks) explain the figures of A\\|B and XR.",
+        "[The remarks](tiny.md#remarks) explain the figures of XR.",
+        "[The remarks](tiny.md#remarks) explain the figures of A\\|B and XR.",
     ]
-    shown = files([page], "html")["tiny.html"]
-    assert shown.count('<a href="#remarks">The remarks</a>') == 2
-    assert 'id="remarks"' in shown
-    without = next(page for page in pages(records, remarks={"tiny": "Of all, XR is slow."}) if page.name == "tiny")
-    assert not [block for block in without.blocks if isinstance(block, str) and "(#remarks)" in block]
+    site = files(board, "html")
+    assert '<a href="tiny.html#remarks">The remarks</a>' in site["tiny-full.html"]
+    assert 'id="remarks"' in site["tiny.html"]
+    without = pages(records, remarks={"tiny": "Of all, XR is slow."})
+    assert not [block for page in without for block in page.blocks if isinstance(block, str) and "#remarks)" in block]
 
 
 def test_points_are_written_with_the_tables_as_csv(tmp_path, some):
@@ -399,7 +458,7 @@ def test_methods_that_ignore_pairs_are_in_every_table(record):
             record("looks", value=0.3, setting=few),
         ]
     )
-    page = next(page for page in board if page.name == "tiny")
+    page = next(page for page in board if page.name == f"tiny-{few.slug}")
     table = next(block for block in page.blocks if isinstance(block, Table) and block.name == few.slug)
     assert [(line.name, line.notes) for line in table.lines] == [
         ("IGNORES", ("measured without pairs, which this method ignores",)),
@@ -410,6 +469,6 @@ def test_methods_that_ignore_pairs_are_in_every_table(record):
     assert [line.name for line in costs.lines] == ["BOTH", "LOOKS"]
     # Nothing is borrowed where nothing was measured.
     board = pages([record("ignores", supervision="unused"), record("failed", status="failed", setting=few)])
-    page = next(page for page in board if page.name == "tiny")
-    assert not [block for block in page.blocks if isinstance(block, Table) and block.name.startswith(few.slug)]
-    assert "FAILED, seed 0: failed: ValueError: no" in files(board)["tiny.md"]
+    page = next(page for page in board if page.name == f"tiny-{few.slug}")
+    assert not [block for block in page.blocks if isinstance(block, Table)]
+    assert "FAILED, seed 0: failed: ValueError: no" in files(board)[f"tiny-{few.slug}.md"]

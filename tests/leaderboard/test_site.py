@@ -30,7 +30,7 @@ class Reader(HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.attributes += [(tag, *pair) for pair in attrs]
-        if tag not in ("meta", "br", "rect", "path", "hr"):
+        if tag not in ("meta", "br", "rect", "path", "hr", "input"):
             self._open.append(tag)
         if tag == "tr":
             self.rows.append([])
@@ -65,7 +65,7 @@ def test_its_tables_are_those_of_the_pages(board):
             for table in tables
             for row in (
                 [table.head, *(column.text for column in table.columns)],
-                *([line.name, *(cell.text for cell in line.cells)] for line in table.lines),
+                *([line.shown, *(cell.text for cell in line.cells)] for line in table.lines),
             )
         ]
         # The number of a source follows the name of a published row.
@@ -106,18 +106,31 @@ def test_it_needs_nothing_but_itself(board):
 
 
 def test_choices_that_change_nothing_are_not_there(record):
-    """A page with one setting, and one with rows that are all alike."""
+    """A page with rows that are all alike, and one with a single row."""
 
     def choices(records):
-        made = files(pages(records), "html")["tiny.html"]
-        return dict(re.findall(r'<select name="(\w+)">(.*?)</select>', made))
+        made = files(pages(records), "html")["tiny-ez.html"]
+        found = dict(re.findall(r'<select name="(\w+)">(.*?)</select>', made))
+        return found | ({"search": ""} if '<input type="search" name="search">' in made else {})
 
-    full = Setting.of("full")
-    assert {*choices([record("a"), record("b")])} == {"metric"}
-    assert {*choices([record("a"), record("b", setting=full)])} == {"setting"}
+    assert {*choices([record("a"), record("b")])} == {"metric", "search"}
+    assert {*choices([record("a")])} == set()
     found = choices([record("a"), record("b"), record("c", supervision="required")])
     assert re.findall('value="([^"]+)"', found["kind"]) == ["works without pairs", "needs pairs"]
     assert re.findall('value="([^"]+)"', found["metric"])[:2] == ["P@1", "P@3"]
+
+
+def test_pages_of_settings_are_linked_from_those_of_their_dataset(record):
+    made = files(pages([record("a"), record("a", setting=Setting.of("full"))]), "html")
+    links = re.compile(r'<nav aria-label="Settings"><ul>(.*?)</ul>')
+    for name, current in (("tiny", ""), ("tiny-ez", "tiny-ez"), ("tiny-full", "tiny-full")):
+        (listed,) = links.findall(made[f"{name}.html"])
+        assert re.findall(r'<a href="(.*?).html"( aria-current="page")?>(.*?)</a>', listed) == [
+            (own, ' aria-current="page"' * (own == current), title)
+            for own, title in (("tiny-ez", "zero-shot (no pairs)"), ("tiny-full", "full (all training pairs)"))
+        ]
+        assert '<a href="tiny.html" aria-current="page">Tiny</a>' in made[f"{name}.html"]
+    assert links.findall(made["index.html"]) == []
 
 
 def test_a_remark_is_shown_as_it_is_and_leads_to_pages(record):
@@ -159,16 +172,16 @@ def test_kinds_of_rows_are_those_of_their_records(record):
         record("outside", notes={"parts": [{"model": model}]}),
         record("own", notes={"backbone": own}),
     ]
-    made = files(pages(records), "html")["tiny.html"]
+    made = files(pages(records), "html")["tiny-ez.html"]
     kinds = dict(re.findall(r'<tr data-kinds="([^"]*)"><th scope="row">([A-Z]+)', made))
     assert {name: kind for kind, name in kinds.items()} == {
         "NEEDS": "needs pairs|from scratch",
         "OUTSIDE": "works without pairs|pre-trained outside",
         "OWN": "works without pairs|from scratch",
     }
-    row = next(row for row in Reader(made).rows if row[0] == "OUTSIDE" and "the package p" in " ".join(row))
-    assert row[3:7] == ["22,000,000", "384", "not recorded", "not recorded"]
-    assert row[-1] == f"xmcbench reproduce {records[1].key[:12]}"
-    made = files(pages(records, runs="my runs"), "html")["tiny.html"]
-    row = next(row for row in Reader(made).rows if row[0] == "OUTSIDE" and "the package p" in " ".join(row))
-    assert row[-1] == f"xmcbench reproduce {records[1].key[:12]} --runs 'my runs'"
+    assert ["m", "the package p", "22,000,000", "384", "not recorded", "not recorded"] in Reader(made).rows
+    command = f"xmcbench reproduce {records[1].key[:12]}"
+    assert [row[-1] for row in Reader(made).rows if row[0] == "OUTSIDE" and "reproduce" in row[-1]] == [command]
+    made = files(pages(records, runs="my runs"), "html")["tiny-ez.html"]
+    rows = [row[-1] for row in Reader(made).rows if row[0] == "OUTSIDE" and "reproduce" in row[-1]]
+    assert rows == [f"{command} --runs 'my runs'"]

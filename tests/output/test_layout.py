@@ -85,12 +85,12 @@ def test_no_word_is_cut():
 def test_markdown():
     lines = [["a", "1.00", ""], ["\u6a5f\u68b0", "10.00", "<u>2</u>"]]
     assert in_markdown(lines, ["Method", "P@1", "x"]).splitlines() == [
-        "| Method   |   P@1 |        x |",
-        "|:---------|------:|---------:|",
-        "| a        |  1.00 |          |",
-        "| \u6a5f\u68b0     | 10.00 | <u>2</u> |",
+        "| Method | P@1 | x |",
+        "| :-- | --: | --: |",
+        "| a | 1.00 |  |",
+        "| \u6a5f\u68b0 | 10.00 | <u>2</u> |",
     ]
-    assert in_markdown([], ["Method", "P@1"]).splitlines()[1:] == ["|:---------|------:|"]
+    assert in_markdown([], ["Method", "P@1"], (0, 1)).splitlines()[1:] == ["| :-- | :-- |"]
 
 
 def test_nothing_and_one_column():

@@ -50,6 +50,11 @@ class Page:
     blocks: tuple[Block, ...]
     parent: str = ""
 
+    @property
+    def folder(self) -> str:
+        """The folder of the files of its tables."""
+        return (self.parent or self.name).lower()
+
 
 def with_few_charts(page: Page) -> Page:
     """The page with its first charts only."""

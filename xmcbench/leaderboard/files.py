@@ -66,9 +66,9 @@ def files(
         elif layout == "json":
             made[f"{page.name.lower()}.json"] = _json(page, tables, cited)
         for table in tables:
-            stem = f"{page.name.lower()}/{table.name}"
+            stem = f"{page.folder}/{table.name}"
             if layout == "latex":
-                label = f"{page.name.lower()}-{table.name}"
+                label = f"{page.folder}-{table.name}"
                 made[f"{stem}.tex"] = f"% needs booktabs and graphicx\n{markup.latex(table, cited, label)}\n"
             elif layout == "csv":
                 made[f"{stem}.csv"] = markup.as_csv(table)

@@ -6,7 +6,7 @@
   const sections = [...document.querySelectorAll("section[data-setting]")];
   const original = new Map(tables.map((table) => [table, [...table.tBodies[0].rows]]));
 
-  const choices = ["setting", "kind", "metric"];
+  const choices = ["setting", "kind", "metric", "search"];
   const control = (name) => form?.elements.namedItem(name);
   const columns = (table) => [...table.tHead.rows[0].cells];
   const name = (head) => head.dataset.name;
@@ -42,15 +42,20 @@
     // What a page does not offer, as a link from another one may ask for, changes nothing.
     const choice = (name) => {
       const value = chosen.get(name) || "";
-      return [...(control(name)?.options ?? [])].some((each) => each.value === value) ? value : "";
+      if (name === "search") return control(name) ? value : "";
+      return [...(control(name)?.options ?? [])].some((option) => option.value === value) ? value : "";
     };
-    const [setting, kind, metric] = choices.map(choice);
-    sections.forEach((each) => { each.hidden = Boolean(setting) && each.dataset.setting !== setting; });
+    const [setting, kind, metric, search] = choices.map(choice);
+    const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+    const facts = (row) => [...row.querySelectorAll("th, .fact")].map((cell) => cell.textContent).join(" ").toLowerCase();
+    sections.forEach((part) => { part.hidden = Boolean(setting) && part.dataset.setting !== setting; });
     let shown = 0;
     tables.forEach((table) => {
       const filtered = original.get(table).some((row) => row.dataset.kinds);
       original.get(table).forEach((row) => {
-        row.hidden = Boolean(kind) && filtered && !(row.dataset.kinds || "").split("|").includes(kind);
+        const text = words.length && filtered ? facts(row) : "";
+        row.hidden = filtered && ((Boolean(kind) && !(row.dataset.kinds || "").split("|").includes(kind))
+          || words.some((word) => !text.includes(word)));
         shown += row.hidden || table.closest("[hidden]") ? 0 : 1;
       });
     });
@@ -75,8 +80,8 @@
 
   function choose(changes) {
     const chosen = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
-    for (const [key, each] of Object.entries(changes)) {
-      if (each) chosen.set(key, each);
+    for (const [key, value] of Object.entries(changes)) {
+      if (value) chosen.set(key, value);
       else chosen.delete(key);
     }
     history.replaceState(null, "", `#${chosen}`);
@@ -94,17 +99,20 @@
       button.append(...head.childNodes);
       head.append(button, ...(mark ? [mark] : []));
       button.addEventListener("click", () => {
-        const next = head.getAttribute("aria-sort") === "descending" ? "ascending" : "descending";
+        // Figures are best at the top, names in the order of the alphabet.
+        const [usual, other] = column && !head.classList.contains("fact")
+          ? ["descending", "ascending"] : ["ascending", "descending"];
+        const next = head.getAttribute("aria-sort") === usual ? other : usual;
         choose({ sort: `${table.id}~${column}~${next}` });
       });
     });
   });
   if (form) {
     form.hidden = false;
-    form.addEventListener("change", (event) => choose({ [event.target.name]: event.target.value, sort: "" }));
+    form.addEventListener("input", (event) => choose({ [event.target.name]: event.target.value, sort: "" }));
     form.addEventListener("reset", (event) => {
       event.preventDefault();
-      choose({ setting: "", kind: "", metric: "", sort: "" });
+      choose({ setting: "", kind: "", metric: "", search: "", sort: "" });
     });
   }
   addEventListener("hashchange", () => { if (location.hash.includes("=") || !location.hash) apply(); });

@@ -1,13 +1,13 @@
 """Pages as a site: HTML files that open from disk, offline, and without JavaScript.
 
-Tables, paragraphs and figures are those of the Markdown pages. A script of a few kilobytes in every page sorts and
-filters; it loads nothing.
+Tables, paragraphs and figures are those of the Markdown pages. A script of a few kilobytes in every page searches,
+sorts and filters; it loads nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from importlib.resources import files as resources
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -51,30 +51,41 @@ def _page(page: Page, pages: Sequence[Page], cited: Sequence[Source]) -> str:
     return document.page(page.title, parts, style=style, script=_resource("site.js"))
 
 
-def _navigation(page: Page, pages: Iterable[Page]) -> str:
+def _navigation(page: Page, pages: Sequence[Page]) -> str:
+    """The links to all pages but those of settings, and those to the settings of the page's dataset."""
+    dataset = page.parent or page.name
+    settings = [other for other in pages if other.parent == dataset]
+    found = _links("Pages", [other for other in pages if not other.parent], {page.name, dataset})
+    return found + (_links("Settings", settings, {page.name}) if settings else "")
+
+
+def _links(label: str, pages: Iterable[Page], current: Container[str]) -> str:
     links = []
-    for other in pages:
-        current = ' aria-current="page"' if other.name == page.name else ""
-        links.append(f'<li><a href="{html(quote(_file(other.name)))}"{current}>{html(other.title)}</a></li>')
-    return f'<nav aria-label="Pages"><ul>{"".join(links)}</ul></nav>'
+    for page in pages:
+        here = ' aria-current="page"' if page.name in current else ""
+        title = page.title.removeprefix(f"{page.title.partition(', ')[0]}, ") if page.parent else page.title
+        links.append(f'<li><a href="{html(quote(_file(page.name)))}"{here}>{html(title)}</a></li>')
+    return f'<nav aria-label="{html(label)}"><ul>{"".join(links)}</ul></nav>'
 
 
 def _controls(page: Page) -> list[str]:
-    """Return what a reader can choose on a page with settings, without choices that change nothing.
+    """Return the choices of a reader on a page of measured rows, without those that change nothing.
 
-    The script shows it.
+    The script shows them.
     """
     settings = [(block.key, block.text) for block in page.blocks if isinstance(block, Heading) and block.key]
-    if not settings:
-        return []
     tables = [block for block in page.blocks if isinstance(block, Table)]
     sorts = [line.kinds for table in tables for line in table.lines if line.kinds]
+    if not sorts:
+        return []
+    names = {line.name for table in tables for line in table.lines}
     kinds = [
         kind for kind in (NO_PAIRS, NEEDS_PAIRS, SCRATCH, OUTSIDE) if 0 < sum(kind in of for of in sorts) < len(sorts)
     ]
     columns = dict.fromkeys(column.text for table in tables for column in table.columns if len(table.lines) > 1)
     metrics = [name for name in columns if _METRIC.fullmatch(name)]
     chosen = [
+        *(['<label>Search<input type="search" name="search"></label>'] if len(names) > 1 else []),
         *([_select("setting", "Setting", "all settings", settings)] if len(settings) > 1 else []),
         *([_select("kind", "Methods", "all methods", zip(kinds, kinds, strict=True))] if kinds else []),
         *(
