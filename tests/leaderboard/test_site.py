@@ -150,7 +150,7 @@ def test_names_titles_notes_and_remarks_are_inert(record, altered):
     note = {"name": HOSTILE, "source": HOSTILE, "sha256": "x", "card": {"license": HOSTILE, "training_sets": [HOSTILE]}}
     hostile = altered(hostile, (("notes",), {"model": note}))
     made = files(pages([hostile, failed], remarks={"tiny": HOSTILE}), "html")
-    plain = files(pages([record()]), "html")
+    plain = files(pages([record("a"), record("b")]), "html")
     for name, content in made.items():
         assert "\u202e" not in content, name
         if name.endswith(".html"):

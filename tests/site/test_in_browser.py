@@ -12,6 +12,7 @@ from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.overall import read_list
 from xmcbench.leaderboard.pages import pages, read_remarks
 from xmcbench.records import Store
+from xmcbench.runner.rescoring import StoredScores
 
 playwright = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_core_python.sync_playwright")
@@ -24,8 +25,9 @@ PAGES = sorted(path.stem.replace("README", "index") + ".html" for path in BOARD.
 
 
 def made():
-    records, remarks = Store(BOARD).records(), read_remarks(BOARD / "remarks")
-    return files(pages(records, remarks=remarks, ranked=read_list(BOARD)), "html")
+    store = Store(BOARD)
+    remarks, scores = read_remarks(BOARD / "remarks"), StoredScores(store)
+    return files(pages(store.records(), remarks=remarks, ranked=read_list(BOARD), scores=scores), "html")
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +75,7 @@ def opened(browser, site):
 def test_the_site_is_small_and_the_same_when_built_again(site):
     assert sorted(path.name for path in site.glob("*.html")) == PAGES
     size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
-    assert size < 5_000_000
+    assert size < 3_000_000
     for name, content in made().items():
         assert (site / name).read_bytes() == content.encode(), name
 
@@ -112,8 +114,8 @@ def test_without_a_script_everything_is_there(site, opened):
 
 
 def test_sorting_and_filters_are_in_the_address(opened):
-    page = opened("lf-debian-20k.html")
-    table = page.locator("section[data-setting=ez] table").first
+    page = opened("lf-debian-20k-ez.html")
+    table = page.locator("main table").first
     head = table.locator("thead th", has_text="R@100")
     head.locator("button").click()
     assert head.get_attribute("aria-sort") == "descending"
@@ -121,26 +123,46 @@ def test_sorting_and_filters_are_in_the_address(opened):
     assert figures == sorted(figures, reverse=True)
     head.locator("button").press("Enter")
     assert head.get_attribute("aria-sort") == "ascending"
-    page.get_by_label("Setting").select_option("ez")
-    assert page.locator("section[data-setting=full]").is_hidden()
+    everything = page.locator("main tbody tr:visible").count()
+    page.get_by_label("Search").fill("minilm ict")
+    names = table.locator("tbody tr:visible th").all_inner_texts()
+    assert {*names} == {"ICT", "Hybrid"}
     rows = page.locator("main tbody tr:visible").count()
-    assert 0 < rows < page.locator("main tbody tr").count()
+    assert 0 < rows < everything
     assert page.locator(".controls .status").inner_text() == f"{rows} rows shown"
+    page.get_by_label("Search").fill("")
     page.get_by_label("Methods").select_option("pre-trained outside")
     page.get_by_label("Sort by").select_option("P@5")
     shown = table.locator("tbody tr:visible th").all_inner_texts()
-    assert any("all-MiniLM" in text for text in shown)
+    assert "MACLR" in shown
     assert not any(text.startswith(("TF-IDF", "BM25")) for text in shown)
     address = page.url.partition("#")[2]
-    again = opened("lf-debian-20k.html", address=f"#{address}")
-    assert again.locator("section[data-setting=full]").is_hidden()
-    same = again.locator("section[data-setting=ez] table").first.locator("tbody tr:visible th").all_inner_texts()
+    again = opened("lf-debian-20k-ez.html", address=f"#{address}")
+    same = again.locator("main table").first.locator("tbody tr:visible th").all_inner_texts()
     assert same == shown
     assert again.get_by_label("Sort by").input_value() == "P@5"
     again.get_by_role("button", name="Show all").click()
-    assert again.locator("section[data-setting=full]").is_visible()
+    assert again.locator("main tbody tr:visible").count() == everything
     link = page.locator("nav a", has_text="LF-YSO-25K")
-    assert "setting=ez" in link.get_attribute("href")
+    assert "kind=pre-trained+outside" in link.get_attribute("href")
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_page_of_results_begins_with_its_table(opened, width):
+    for name in PAGES:
+        top = opened(name, width).locator("main table").first.evaluate("table => table.getBoundingClientRect().top")
+        assert top < 700, name
+
+
+def test_names_and_heads_stay_in_view(opened):
+    page = opened("lf-debian-20k-full.html", 400)
+    box = page.locator("main .wide").first
+    box.evaluate("box => { box.scrollLeft = 300; box.scrollTop = 200; }")
+    left, top = box.evaluate("box => { const place = box.getBoundingClientRect(); return [place.left, place.top]; }")
+    name = box.locator("tbody th").nth(8).evaluate("cell => cell.getBoundingClientRect().left")
+    head = box.locator("thead th").nth(3).evaluate("cell => cell.getBoundingClientRect().top")
+    assert name == pytest.approx(left, abs=1)
+    assert head == pytest.approx(top, abs=1)
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from xmcbench.leaderboard.markup import TIE, TIED_MEANS, Emphasis, Marks
 from xmcbench.leaderboard.published import Source
-from xmcbench.leaderboard.tables import Column, Table, TableCell, TableLine
+from xmcbench.leaderboard.tables import MINOR, Column, Table, TableCell, TableLine
 from xmcbench.output import document
 from xmcbench.output.escaping import html
 
@@ -31,15 +31,15 @@ def table(made: Table, sources: Sequence[Source], anchor: str) -> str:
         spread = f" <small>±{html(shown.spread)}</small>" if shown.spread else ""
         return f"<td>{text}{marks.of(shown.notes)}{spread}</td>"
 
-    def fact(shown: TableCell) -> str:
-        return f'<td class="fact">{html(shown.text)}</td>'
+    def fact(column: Column, shown: TableCell) -> str:
+        return f'<td class="{_class(column)}">{html(shown.text)}</td>'
 
     def cells(line: TableLine) -> Iterator[str]:
         for column, shown in zip(made.columns, line.cells, strict=True):
-            yield fact(shown) if column.is_text else cell(line, shown)
+            yield fact(column, shown) if column.is_text else cell(line, shown)
 
     def head(column: Column) -> str:
-        kind = ' class="fact"' if column.is_text else ""
+        kind = f' class="{_class(column)}"' if column.is_text else ""
         return f'<th scope="col"{kind}>{html(column.text)}{marks.of(column.notes)}</th>'
 
     heads = "".join(map(head, (Column("", made.head), *made.columns)))
@@ -54,6 +54,11 @@ def table(made: Table, sources: Sequence[Source], anchor: str) -> str:
     )
     label = f"{made.caption or made.name}"
     return document.make_scrollable(label, whole) + (f'\n<ul class="notes">{notes}</ul>' if notes else "")
+
+
+def _class(column: Column) -> str:
+    """The class of a column of words; a narrow screen has no room for those of lesser interest."""
+    return "fact minor" if column.label in MINOR else "fact"
 
 
 def _kinds(line: TableLine) -> str:

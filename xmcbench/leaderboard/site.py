@@ -63,7 +63,7 @@ def _links(label: str, pages: Iterable[Page], current: Container[str]) -> str:
     links = []
     for page in pages:
         here = ' aria-current="page"' if page.name in current else ""
-        title = page.title.removeprefix(f"{page.title.partition(', ')[0]}, ") if page.parent else page.title
+        title = page.title.partition(", ")[2] if page.parent else page.title.partition(": ")[0]
         links.append(f'<li><a href="{html(quote(_file(page.name)))}"{here}>{html(title)}</a></li>')
     return f'<nav aria-label="{html(label)}"><ul>{"".join(links)}</ul></nav>'
 

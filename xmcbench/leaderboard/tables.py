@@ -17,6 +17,8 @@ OF_GROUPS = ("P@1", "P@5", "R@100")
 BEST, TIED = "best", "tied"
 #: The facts of a row that are columns, with their heads.
 _FACTS = {"preset": "preset", "encoder": "encoder or parts", "training": "training", "changes": "other parameters"}
+#: The heads of those that a narrow screen leaves out.
+MINOR = (_FACTS["encoder"], _FACTS["training"])
 
 #: Metric -> the names of the rows that are statistically tied with the best one.
 Ties = Mapping[str, Set[str]]
