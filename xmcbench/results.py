@@ -142,8 +142,9 @@ class Results:
         costs = [(row, cost) for row in made for cost in row.costs.values()]
         machines = [machine for row in made for machine in row.costs]
         several = without_common(machines) if len(set(machines)) > 1 else ()
+        caption = f"{self.title}. Percent; filter {self.filter}."
         return [
-            tables.metric_table(made, published.MAIN, caption=f"{self.title}. Percent; filter {self.filter}."),
+            tables.metric_table(made, published.MAIN, caption=caption, with_facts=False),
             tables.cost_table(costs, caption=f"{self.title}. Time and memory.", machines=several),
         ]
 
@@ -242,7 +243,7 @@ class Ablated(Results):
         ]
         # One table of all rows, so that all have the column of seeds if one has.
         caption = f"{self.title}. Percent; filter {self.filter}."
-        measured = tables.metric_table([row for _, _, row in done], published.MAIN, caption=caption)
+        measured = tables.metric_table([row for _, _, row in done], published.MAIN, caption=caption, with_facts=False)
         lines = [
             tables.TableLine(
                 name + difference,

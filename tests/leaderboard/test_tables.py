@@ -56,7 +56,7 @@ def test_a_table_without_these_columns_has_short_names_that_differ(record, alter
     ]
     table = metric_table(rows([*made, record("b", value=0.05)], "self"), MAIN, with_facts=False)
     assert [line.shown for line in table.lines] == [
-        *("A (hour, 9 steps, x=0.3)", "A (hour, 9 steps)", "A (small)", "B"),
+        *("A (hour, x=0.3)", "A (hour)", "A (small)", "B"),
     ]
 
 

@@ -147,8 +147,7 @@ def _best(datasets: Mapping[str, Sequence[Record]]) -> Table:
             done = [row for row in rows(pool, records[0].protocol.filter) if row.figures and not row.facts.changes]
             if done:
                 shown = [
-                    f"{best.facts.title}{f' ({best.facts.preset})' if best.facts.preset else ''}, "
-                    f"{100 * best.figures[metric].value:.1f}"
+                    f"{best.facts.short}, {100 * best.figures[metric].value:.1f}"
                     for metric in RANKED_BY
                     for best in [max(done, key=lambda row, metric=metric: row.figures[metric].value)]  # type: ignore[misc]
                 ]

@@ -39,6 +39,12 @@ class Facts:
     training: str = ""
     changes: str = ""
 
+    @property
+    def short(self) -> str:
+        """The title, with preset and changed parameters."""
+        told = ", ".join(filter(None, [self.preset, self.changes]))
+        return f"{self.title} ({told})" if told else self.title
+
     @classmethod
     def of(cls, record: Record) -> Facts:
         """The facts of a record's row, from the variant that the record holds."""
@@ -226,14 +232,10 @@ def names(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
 
 
 def short_names(rows: Sequence[Row]) -> list[str]:
-    """Return titles, with the preset or the whole name where several rows would look alike."""
-
-    forms = [
-        (row.facts.title, f"{row.facts.title} ({row.facts.preset})" if row.facts.preset else row.facts.title, row.name)
-        for row in rows
-    ]
-    counts = Counter(form for own in forms for form in {*own})
-    return [next((form for form in own if counts[form] == 1), own[-1]) for own in forms]
+    """Return titles with preset and changed parameters; the whole name where several rows would look alike."""
+    short = [row.facts.short for row in rows]
+    counts = Counter(short)
+    return [name if counts[name] == 1 else row.name for name, row in zip(short, rows, strict=True)]
 
 
 def shared_name(title: str, variants: Sequence[str]) -> str:

@@ -206,13 +206,14 @@ def cost_table(
     """
     gpu = any(cost.peak_gpu_bytes is not None for _, cost in costs)
     lines = []
-    short = short_names([row for row, _ in costs]) if not machines else [row.name for row, _ in costs]
+    rows = {row.name: row for row, _ in costs}
+    short = dict(zip(rows, short_names([*rows.values()]), strict=True))
     for position, (row, cost) in enumerate(costs):
         texts = [f"{cost.fit_s:.1f}", f"{cost.reused_s:.1f}", f"{cost.predict_ms:.2f}", _gib(cost.peak_memory_bytes)]
         texts += [_gib(cost.peak_gpu_bytes) if cost.peak_gpu_bytes is not None else ""] if gpu else []
         texts += [machines[position]] if machines else []
         cells = tuple(map(TableCell, texts))
-        lines.append(TableLine(row.name, cells, notes=row.marks, kinds=row.kinds, short=short[position]))
+        lines.append(TableLine(row.name, cells, notes=row.marks, kinds=row.kinds, short=short[row.name]))
     heads = ["fit s", "reused s", "predict ms/instance", "peak memory GiB", *(["peak GPU GiB"] if gpu else [])]
     heads += ["measured on"] if machines else []
     return Table(name, caption, "Method", tuple(Column("", head) for head in heads), tuple(lines))
