@@ -17,19 +17,24 @@ _FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class XmcbenchError(Exception):
-    """A failure with a reason, ``message``, in one line, and a ``hint`` what to do about it."""
+    """A failure with a reason, ``message``, in one line, and a ``hint`` what to do about it.
+
+    choices: what can be given instead, each shown on a line of its own.
+    """
 
     exit_code = 1
     message: str = ""
     hint: str = ""
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", choices: Iterable[str] = ()) -> None:
         super().__init__(message, hint)
         self.message = visible(" ".join(message.split()))
         self.hint = visible(" ".join(hint.split()))
+        self.choices = tuple(map(visible, choices))
 
     def __str__(self) -> str:
-        return f"{self.message} ({self.hint})" if self.hint else self.message
+        said = f"{self.message} ({self.hint})" if self.hint else self.message
+        return "\n".join([said, *(f"  {choice}" for choice in self.choices)])
 
     def __reduce__(self) -> tuple[object, ...]:
         """For pickle, which would call the constructor of a subclass with a message."""

@@ -194,7 +194,7 @@ def test_the_words_must_name_one_row_each(inside, runs):
         (("tfdif", "bm25"), "did you mean 'tfidf'"),
         (("tfidf:sklaern", "bm25"), "did you mean 'tfidf:sklearn'"),
         (("bm25:pecos", "tfidf:pecos"), "(did you mean 'bm25:"),
-        (("bm25", "bm25"), "several results in common (choose one: --setting ez | --setting full)"),
+        (("bm25", "bm25"), "several results in common (choose one)\n  --setting ez\n  --setting full"),
         (("tfidf:pecos", "bm25", "--setting", "full"), "tfidf:pecos has no result with this dataset, setting and seed"),
         (("tfidf:pecos", "bm25", "--seed", "9"), "has no result with this dataset, setting and seed"),
         (("bm25", "bm25", "--ratio", "0.1"), "can only be used with the setting fs"),

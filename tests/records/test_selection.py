@@ -78,7 +78,7 @@ def test_several_places_or_none_in_common_are_named(chosen):
     ez, full = {"setting": Setting.of("ez")}, {"setting": Setting.of("full")}
     with pytest.raises(UsageError, match="a and b have several results in common ") as refused:
         chosen(("a", (0,), ez), ("b", (0,), ez), ("a", (0,), {}), ("b", (0,), {}))
-    assert refused.value.hint == "choose one: --setting ez | --setting fs --by label --ratio 0.1"
+    assert str(refused.value).endswith("(choose one)\n  --setting ez\n  --setting fs --by label --ratio 0.1")
     with pytest.raises(
         UsageError, match=r"c and d have no .* in common \(c: Tiny ez, Tiny full; d: Tiny fs-label-0.1\)"
     ):
@@ -106,7 +106,7 @@ def test_what_tells_places_apart_is_named(stored):
     for select in (lambda: choose(store, "a", "b", Conditions()), lambda: choose_row(store, "a", Conditions())):
         with pytest.raises(UsageError) as refused:
             select()
-        assert refused.value.hint == "choose one: --dataset Other | --dataset Tiny"
+        assert refused.value.choices == ("--dataset Other", "--dataset Tiny")
 
 
 def test_versions_of_the_data_are_told_apart_by_keys(stored):
@@ -116,7 +116,7 @@ def test_versions_of_the_data_are_told_apart_by_keys(stored):
     for digest in "ac":
         rows = {record.cell.method: record for record in store.records() if record.cell.dataset_sha256[0] == digest}
         keys = [rows[name].key[:12] for name in "ab"]
-        assert f"Tiny fs-label-0.1: {keys[0]} {keys[1]}" in refused.value.hint
+        assert f"Tiny fs-label-0.1: {keys[0]} {keys[1]}" in refused.value.choices
         first, second = choose(store, *keys, Conditions())
         assert first.records[0].cell.dataset_sha256[0] == second.records[0].cell.dataset_sha256[0] == digest
         with pytest.raises(UsageError, match=keys[0]):
@@ -140,10 +140,15 @@ def test_a_word_that_names_several_rows_is_told_their_keys(chosen, record):
     with pytest.raises(
         UsageError, match=r"a matches 2 rows \(select one by its key, or by its whole variant"
     ) as refused:
-        chosen(("a", (0, 1), {}), ("b", (0,), {}), ("a", (0, 1), {"ngrams": 2}))
-    for more in ({}, {"ngrams": 2}):
+        chosen(("a", (0, 1), {"ngrams": 1}), ("b", (0,), {}), ("a", (0, 1), {"ngrams": 2}))
+    for more in ({"ngrams": 1}, {"ngrams": 2}):
         first = record("a", 0, setting=FEW, **more)
-        assert f"{first.name} {first.key[:12]}" in str(refused.value)
+        assert f"\n  {first.key[:12]}  {first.name}" in str(refused.value)
+
+
+def test_a_bare_name_means_the_row_without_changed_parameters(chosen):
+    first, _ = chosen(("a", (0, 1), {}), ("b", (0,), {}), ("a", (0, 1), {"ngrams": 2}))
+    assert {record.name for record in first.records} == {"A"}
 
 
 def test_a_name_that_is_not_there_is_answered_with_those_that_are(chosen, tmp_path):

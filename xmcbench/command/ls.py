@@ -44,13 +44,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print(listing: list[dict[str, Any]]) -> None:
+    """Print a line for each entry; `ls methods NAME` has the parameters of a method."""
     from xmcbench.output.layout import laid_out
 
     columns = [name for name in listing[0] if name not in _ASIDE]
     rows = [[_format(entry[name], name in _PER_CENT) for name in columns] for entry in listing]
     sides = ["right" if all(_is_figure(entry[name]) for entry in listing) else "left" for name in columns]
     print(laid_out(rows, [name.replace("_", " ") for name in columns], sides))
-    for name in _ASIDE:
+    for name in (name for name in _ASIDE if name != "parameters"):
         aside: dict[str, list[str]] = {}
         for entry in listing:
             if entry.get(name):

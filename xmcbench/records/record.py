@@ -92,6 +92,11 @@ class MethodFacts(_Part, frozen=True, kw_only=True):
     source_sha256: Sha256
     names: dict[str, str] = {}
 
+    @property
+    def changes(self) -> list[str]:
+        """The parts of the variant that are changed parameters, as ``name=value``."""
+        return [part for part in self.variant.split(", ") if "=" in part]
+
 
 class SubsetFacts(_Part, frozen=True, kw_only=True):
     """The pairs that the method was given."""

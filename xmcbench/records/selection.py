@@ -88,7 +88,8 @@ def choose(store: Store, first: str, second: str, conditions: Conditions) -> tup
             f"{first}: {_list_places(candidates[0])}; {second}: {_list_places(candidates[1])}",
         )
     else:
-        raise UsageError(f"{first} and {second} have several results in common", _choices(*candidates))
+        hint, choices = _choices(*candidates)
+        raise UsageError(f"{first} and {second} have several results in common", hint, choices)
     found = [
         _one_row(word, places_of[place])
         for word, place, places_of in zip((first, second), places, candidates, strict=True)
@@ -119,7 +120,7 @@ def choose_row(store: Store, word: str, conditions: Conditions, unscored: bool =
     """
     places = _places(word, store, conditions, unscored)
     if len(places) > 1:
-        raise UsageError(f"{word} has several results", _choices(places))
+        raise UsageError(f"{word} has several results", *_choices(places))
     row = _one_row(word, next(iter(places.values())))
     return Selected(tuple(sorted(row, key=lambda record: record.cell.seed)), _store_of(word, store))
 
@@ -227,13 +228,17 @@ def _one_row(word: str, records: Sequence[Record]) -> list[Record]:
     names: dict[str, list[Record]] = {}
     for record in records:
         names.setdefault(str(sorted(record.cell.parameters.items())), []).append(record)
-    if len(names) > 1:
-        rows = sorted({f"{row[0].name} {row[0].key[:12]}" for row in names.values()})
+    # A bare name or preset means the row that the preset gives, not those with changed parameters.
+    unchanged = [row for row in names.values() if not row[0].method.changes]
+    found = unchanged if len(unchanged) == 1 else [*names.values()]
+    if len(found) > 1:
+        rows = sorted({f"{row[0].key[:12]}  {row[0].name}" for row in found})
         raise UsageError(
             f"{word} matches {len(rows)} rows",
-            f"select one by its key, or by its whole variant, {word.partition(':')[0]}:VARIANT: {'; '.join(rows)}",
+            f"select one by its key, or by its whole variant, {word.partition(':')[0]}:VARIANT",
+            rows,
         )
-    return [*next(iter(names.values()))]
+    return [*found[0]]
 
 
 def _store_of(word: str, store: Store) -> Store:
@@ -247,8 +252,8 @@ def _list_places(places: Iterable[Place]) -> str:
     return ", ".join(dict.fromkeys(f"{dataset} {setting.slug}" for dataset, _, setting in places))
 
 
-def _choices(*found: Mapping[Place, Sequence[Record]]) -> str:
-    """The hint how to choose one of the common places: by flags, or by keys if flags do not suffice."""
+def _choices(*found: Mapping[Place, Sequence[Record]]) -> tuple[str, list[str]]:
+    """The hint how to choose one of the common places, and the choices: flags, or keys if flags do not suffice."""
     common = [place for place in found[0] if all(place in places for places in found)]
     names = [(dataset, setting) for dataset, _, setting in common]
     if len({*names}) < len(names):
@@ -256,7 +261,7 @@ def _choices(*found: Mapping[Place, Sequence[Record]]) -> str:
             f"{dataset} {setting.slug}: {' '.join(places[dataset, version, setting][0].key[:12] for places in found)}"
             for dataset, version, setting in common
         ]
-        return f"there are results on several versions of the data; name rows by their keys: {'; '.join(keys)}"
+        return "there are results on several versions of the data; name rows by their keys", keys
     datasets, settings = (len({*column}) > 1 for column in zip(*names, strict=True))
     flags = [" ".join([f"--dataset {dataset}"] * datasets + [setting.flags] * settings) for dataset, setting in names]
-    return f"choose one: {' | '.join(flags)}"
+    return "choose one", flags
