@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
 import xmcbench
 from xmcbench.command.main import VERBS, Parser, parser
 from xmcbench.data.exchange import formats
@@ -232,8 +233,8 @@ def _layouts() -> str:
     common = ", ".join(f"`{option}`" for option in sorted(COMMON))
     parts = [
         "# Layouts of data\n",
-        "In the order in which they are tried, as `xmcbench ls layouts` prints them. Options follow the location after a"
-        f" question mark; all layouts have {common} ([your data](your-data.md)).\n",
+        "In the order in which they are tried, as `xmcbench ls layouts` prints them. Options follow the location after "
+        f"a question mark; all layouts have {common} ([your data](your-data.md)).\n",
     ]
     for name, layout in layouts().items():
         options = ", ".join(f"`{option}`" for option in sorted(layout.options)) or "none of its own"

@@ -122,7 +122,9 @@ def registry(tmp_path_factory):
     """The installed methods, and those that the pages take as examples of one's own."""
     folder = tmp_path_factory.mktemp("plugins")
     sources = [block for page in METHODS for block in blocks(page) if "class " in block and "DualEncoder" not in block]
-    sources.append("from xmcbench import Method\n\nclass MyMethod(Method):\n    def fit(self, raw_X, raw_Y, pairs=None): ...")
+    sources.append(
+        "from xmcbench import Method\n\nclass MyMethod(Method):\n    def fit(self, raw_X, raw_Y, pairs=None): ..."
+    )
     files = [folder / f"example_{number}.py" for number in range(len(sources))]
     for file, source in zip(files, sources, strict=True):
         file.write_text(source)

@@ -44,6 +44,7 @@ def test_every_block_is_a_file_or_a_step():
     assert [len(FILES), len(PACKAGE)] == [2, 1]
 
 
+@pytest.mark.timeout(900)
 def test_the_steps(folder):
     steps = [step for step in AS_FILES if LONG not in step[0]]
     assert len(steps) > 10
@@ -52,6 +53,7 @@ def test_the_steps(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_choice_of_a_value(folder):
     (step,) = [step for step in AS_FILES if LONG in step[0]]
     check_step(*step, folder)
