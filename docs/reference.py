@@ -1,7 +1,7 @@
 """Pages of the documentation that are made from the code, so that they cannot disagree with it.
 
-A hook of mkdocs: it adds the references of commands, methods and API, the metric protocol, and the pages that are files
-at the root of the project.
+A hook of mkdocs: it adds the references of commands, methods, API, layouts and records, the metric protocol, and the
+pages that are files at the root of the project.
 """
 
 from __future__ import annotations
@@ -14,15 +14,25 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 import xmcbench
 from xmcbench.command.main import VERBS, Parser, parser
+from xmcbench.data.exchange import formats
+from xmcbench.data.sources.finding import COMMON, layouts
 from xmcbench.metrics import protocol
 from xmcbench.plugins.registry import Registry
+from xmcbench.records import record
 
 if TYPE_CHECKING:
     from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
+#: Folder of the charts that pages at the root show.
+_FIGURES = "leaderboards/figures/"
+#: Weight of a page in the search of the site, where another page has the same words in a heading.
+_WEIGHTS = {"install.md": 2, "statistics.md": 2, "index.md": 0.5, "changelog.md": 0.5}
 #: Characters in a line of help, whatever the width of the terminal is.
 _WIDTH = 100
 
@@ -33,11 +43,15 @@ def on_files(files: Files, config: Any) -> Files:
 
     for name, text in pages().items():
         files.append(File.generated(config, name, content=text))
+    for name in _charts((ROOT / "README.md").read_text()):
+        files.append(File.generated(config, f"figures/{name}", abs_src_path=str(ROOT / _FIGURES / name)))
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """A page of docs/ with links that leave the folder as plain text, followed by the path."""
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Weigh a page in the search, and return it with links that leave docs/ as plain text, followed by the path."""
+    if weight := _WEIGHTS.get(page.file.src_uri):
+        page.meta["search"] = {"boost": weight}
     return re.sub(r"\[([^]]+)\]\(\.\./([^)]*)\)", r"\1 (`\2`)", markdown)
 
 
@@ -46,18 +60,23 @@ def pages() -> dict[str, str]:
     return {
         "index.md": _readme(),
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(),
-        "tutorial.md": _tutorial(),
         "commands.md": _commands(),
         "methods.md": _methods(),
         "api.md": _api(),
         "protocol.md": _protocol(),
+        "layouts.md": _layouts(),
+        "record.md": _record(),
     }
 
 
 def _readme() -> str:
-    """The README as a page, without its charts."""
-    text = (ROOT / "README.md").read_text()
-    return _as_page(re.sub(r"!\[([^]]*)\]\((?!https?://)[^)]*\)", r"", text))
+    """Return the README as a page, with its chart."""
+    return _as_page((ROOT / "README.md").read_text().replace(f"]({_FIGURES}", "](figures/"))
+
+
+def _charts(text: str) -> list[str]:
+    """Return the names of the charts that a page shows."""
+    return re.findall(rf"!\[[^]]*\]\({_FIGURES}([^)]+)\)", text)
 
 
 def _as_page(text: str) -> str:
@@ -74,16 +93,7 @@ def _as_page(text: str) -> str:
         within = target.removeprefix("docs/")
         return f"[{name}]({within})" if within.partition("#")[0] in held else name
 
-    return re.sub(r"\[([^]]+)\]\(([^)]*)\)", link, text)
-
-
-def _tutorial() -> str:
-    """The sections of CONTRIBUTING.md on adding a method and a dataset, whose code blocks a test runs."""
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    parts = re.split(r"^## ", text, flags=re.MULTILINE)
-    chosen = [part for part in parts if part.startswith(("Add a method", "Add a dataset"))]
-    body = "## " + "## ".join(chosen)
-    return "# Tutorial\n\n" + _as_page(body)
+    return re.sub(r"(?<!!)\[([^]]+)\]\(([^)]*)\)", link, text)
 
 
 def _commands() -> str:
@@ -197,5 +207,68 @@ def _code_block(text: str) -> str:
     return textwrap.indent(text.replace("``", "`"), "    ")
 
 
+#: The metrics of the protocol, as formulas.
+_FORMULAS = """
+T     true labels of a row                      N    rows of the training set
+l(r)  label at rank r                           n    training pairs of a label
+[x]   1 if x holds, else 0                      A,B  constants on the dataset's card
+
+P@k    = 1/k    * sum over r <= k of [l(r) in T]
+R@k    = 1/|T|  * sum over r <= k of [l(r) in T]
+nDCG@k = sum over r <= k of [l(r) in T] / log2(r + 1)
+         / sum over r <= min(k, |T|) of 1 / log2(r + 1)
+PSP@k  = sum over rows of 1/k * sum over r <= k of [l(r) in T] * q(l(r))
+         / sum over rows of 1/k * sum of the min(k, |T|) largest q(l), l in T
+q(l)   = 1 + C * (n + B)^-A,   C = (ln N - 1) * (B + 1)^A
+"""
+
+
 def _protocol() -> str:
-    return f"# Metric protocol\n\n{_markdown(inspect.getdoc(protocol) or '')}\n"
+    formulas = f"## Formulas\n\n```text{_FORMULAS}```"
+    return f"# Metric protocol\n\n{_markdown(inspect.getdoc(protocol) or '')}\n\n{formulas}\n"
+
+
+def _layouts() -> str:
+    written = formats()
+    common = ", ".join(f"`{option}`" for option in sorted(COMMON))
+    parts = [
+        "# Layouts of data\n",
+        "In the order in which they are tried, as `xmcbench ls layouts` prints them. Options follow the location after "
+        f"a question mark; all layouts have {common} ([your data](your-data.md)).\n",
+    ]
+    for name, layout in layouts().items():
+        options = ", ".join(f"`{option}`" for option in sorted(layout.options)) or "none of its own"
+        use = "read and written" if name in written else "read"
+        parts.append(f"## {name}\n\n{layout.title}\n\n* use: {use}\n* options: {options}\n")
+    return "\n".join(parts)
+
+
+def _record() -> str:
+    structs = [
+        thing for thing in vars(record).values() if inspect.isclass(thing) and thing.__module__ == record.__name__
+    ]
+    parts = [f"# Record schema\n\n{_markdown(inspect.getdoc(record) or '')}\n\nThis is schema {record.SCHEMA}.\n"]
+    for struct in sorted(structs, key=lambda struct: struct is not record.Record):
+        fields = msgspec.structs.fields(struct)
+        if not fields:
+            continue
+        types = _types(struct)
+        parts.append(f"## {struct.__name__}\n\n{_markdown(inspect.getdoc(struct) or '')}\n")
+        parts.append("| field | type | default |\n|---|---|---|")
+        for field in fields:
+            default = "required" if field.required else f"`{_field_default(field)!r}`"
+            parts.append(f"| `{field.name}` | `{types[field.name]}` | {default} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _types(struct: type) -> dict[str, str]:
+    """Return field -> type as in the source, of a struct and its bases; bars are escaped for a table."""
+    found: dict[str, str] = {}
+    for base in reversed(struct.__mro__):
+        found.update(inspect.get_annotations(base))
+    return {name: str(kind).replace("|", "\\|") for name, kind in found.items()}
+
+
+def _field_default(field: Any) -> Any:
+    return field.default if field.default is not msgspec.NODEFAULT else field.default_factory()

@@ -26,6 +26,8 @@ from xmcbench.setting import Setting
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [*sorted(DOCS.glob("*.md")), *(DOCS.parent / name for name in ("README.md", "CONTRIBUTING.md"))]
+#: Pages with methods that commands of all pages name.
+METHODS = ("your-method.md", "tutorial.md")
 
 
 def blocks(page):
@@ -34,7 +36,7 @@ def blocks(page):
 
 def recipes():
     """The code of each recipe. An encoder with weights takes half a minute."""
-    for block in blocks("recipes.md"):
+    for block in blocks("your-method.md"):
         slow = [pytest.mark.slow] if "DualEncoder" in block else []
         yield pytest.param(block, id=re.search(r"class (\w+)", block)[1], marks=slow)
 
@@ -50,7 +52,7 @@ def test_a_recipe_holds_the_contract(block, tmp_path):
 
 
 def test_the_recipe_of_two_rankings_puts_the_first_one_first(tmp_path):
-    (block,) = [block for block in blocks("recipes.md") if "class Backup" in block]
+    (block,) = [block for block in blocks("your-method.md") if "class Backup" in block]
     (tmp_path / "recipe.py").write_text(block)
     (entry,) = from_file(tmp_path / "recipe.py")
     data = load_dataset("lf-debian-2k")
@@ -118,10 +120,15 @@ def commands():
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory):
     """The installed methods, and those that the pages take as examples of one's own."""
-    source = re.findall(r"```python\n(.*?)```", (DOCS.parent / "CONTRIBUTING.md").read_text(), re.DOTALL)[0]
-    file = tmp_path_factory.mktemp("plugins") / "examples.py"
-    file.write_text(f"{source}\n\nclass MyMethod(Popularity):\n    supervision = 'optional'\n")
-    return Registry([file])
+    folder = tmp_path_factory.mktemp("plugins")
+    sources = [block for page in METHODS for block in blocks(page) if "class " in block and "DualEncoder" not in block]
+    sources.append(
+        "from xmcbench import Method\n\nclass MyMethod(Method):\n    def fit(self, raw_X, raw_Y, pairs=None): ..."
+    )
+    files = [folder / f"example_{number}.py" for number in range(len(sources))]
+    for file, source in zip(files, sources, strict=True):
+        file.write_text(source)
+    return Registry(files)
 
 
 @pytest.mark.parametrize(("page", "command"), [*commands()])

@@ -2,16 +2,20 @@
 
 import ast
 import importlib.util
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import xmcbench
+from xmcbench.command.main import main
 
+NAVIGATION = Path(__file__).parents[1] / "mkdocs.yml"
 HOOK = Path(__file__).parents[1] / "docs" / "reference.py"
 PRINT = f"""
 import importlib.util, json
@@ -81,17 +85,49 @@ def test_tables_of_a_docstring_are_code_blocks(pages):
     assert "\n\n    title        the name in tables\n    supervision  `unused`" in method
 
 
+def test_layouts_are_those_that_the_command_lists(pages, capsys):
+    main(["ls", "layouts", "--json"])
+    listed = json.loads(capsys.readouterr().out)
+    assert re.findall(r"^## (.*)$", pages["layouts.md"], re.MULTILINE) == [layout["name"] for layout in listed]
+    for layout in listed:
+        said = section(pages["layouts.md"], layout["name"])
+        assert layout["description"] in said
+        assert ("read and written" in said) == (layout["written"] == "yes")
+        assert all(f"`{option}`" in said for option in layout["options"].split(", ") if option)
+
+
+def test_the_schema_of_a_record_has_all_its_fields(pages, record):
+    made = record()
+    for name, thing in (("Record", made), ("Cell", made.cell), ("Measured", made.measured)):
+        fields = re.findall(r"^\| `(\w+)` \|", section(pages["record.md"], name), re.MULTILINE)
+        assert fields == [*thing.__struct_fields__]
+    assert "| `file` | `str` | required |" in section(pages["record.md"], "Predictions")
+    assert "| `subset` | `SubsetFacts \\| None` | required |" in section(pages["record.md"], "Record")
+
+
 def test_links_that_leave_the_folder_become_text(reference):
-    shown = reference.on_page_markdown("[The claims](../leaderboards/claims.md), [data](data.md)", page=None)
-    assert shown == "The claims (`leaderboards/claims.md`), [data](data.md)"
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="submit.md"), meta={})
+    shown = reference.on_page_markdown("[The claims](../leaderboards/claims.md), [data](your-data.md)", page=page)
+    assert shown == "The claims (`leaderboards/claims.md`), [data](your-data.md)"
+    assert page.meta == {}
 
 
-def test_links_of_generated_pages_lead_to_pages(pages):
+def test_links_of_the_home_page_lead_to_pages(pages, reference):
     """A link into the repository that the site does not hold is plain text."""
     held = {*pages, *(path.name for path in HOOK.parent.glob("*.md"))}
-    for name in ("index.md", "tutorial.md"):
-        targets = re.findall(r"\[[^]]+\]\((?!https?://|#)([^)#]*)", pages[name])
-        assert targets, name
-        assert {*targets} <= held, name
-    assert "[docs/grids.md](grids.md)" in pages["index.md"]
-    assert "LF-Debian-20K](" not in pages["index.md"]
+    targets = re.findall(r"(?<!!)\[[^]]+\]\((?!https?://|#)([^)#]*)", pages["index.md"])
+    assert targets
+    assert {*targets} <= held
+    assert "[Install](install.md)" in pages["index.md"]
+    assert "the full table" in pages["index.md"]
+
+
+def test_the_home_page_has_the_table_and_the_chart(pages, reference):
+    (chart,) = re.findall(r"!\[[^]]+\]\(figures/(.*?)\)", pages["index.md"])
+    assert (reference.ROOT / "leaderboards" / "figures" / chart).exists()
+    assert "| Method | Preset | P@1 |" in pages["index.md"]
+
+
+def test_every_page_is_in_the_navigation_once(pages):
+    listed = re.findall(r"[\w-]+\.md\b", NAVIGATION.read_text().partition("nav:")[2])
+    assert sorted(listed) == sorted({*pages, *(path.name for path in HOOK.parent.glob("*.md"))})

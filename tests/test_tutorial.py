@@ -1,63 +1,68 @@
-"""The tutorial of CONTRIBUTING.md, run as it stands."""
+"""The tutorial of docs/, run as it stands."""
 
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
-SECTION = PAGE.split("## Add a method")[1].split("\n## ")[0]
+pytest.importorskip("sklearn")
+
+PAGE = (Path(__file__).parents[1] / "docs" / "tutorial.md").read_text()
+#: A choice of hyperparameters takes a minute.
+LONG = "lf-debian-20k-dev"
+FILES = dict(re.findall(r"to `(\w+\.py)`:\n\n```python\n(.*?)```", PAGE, re.DOTALL))
+PACKAGE = dict(re.findall(r"With this `(pyproject\.toml)`.*?```toml\n(.*?)```", PAGE, re.DOTALL))
+#: (command, output) of every step.
+STEPS = re.findall(r"```console\n\$ (.*?)\n(.*?)```", PAGE, re.DOTALL)
+*AS_FILES, AS_PACKAGE = STEPS
 
 
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", SECTION, re.DOTALL)
-
-
-def commands(block):
-    return [shlex.split(line.removeprefix("$ ")) for line in block.splitlines() if line.startswith("$ ")]
+def check_step(command, shown, folder, path=()):
+    """Run a command and check that its output has all words that the page shows, in whatever layout."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*path, os.environ["PYTHONPATH"]])}
+    words = [sys.executable, "-m", *shlex.split(command)]
+    ended = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    missing = {word for word in shown.split() if word.strip("-.")} - {*ended.stdout.split()}
+    assert not missing, f"{command}\n{ended.stdout}"
 
 
 @pytest.fixture
 def folder(tmp_path):
-    (code,) = blocks("python")
-    (tmp_path / "popularity.py").write_text(code)
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(content)
     return tmp_path
 
 
-def test_the_method_as_one_file(folder):
-    one_file, mixed, _ = blocks("console")
-    printed = []
-    for words in commands(one_file) + commands(mixed):
-        ended = subprocess.run([sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, check=False)
-        assert ended.returncode == 0, ended.stderr
-        printed.append(ended.stdout)
-    assert "the contract holds" in printed[0]
-    assert re.search(r"^popularity +\d", printed[1], re.MULTILINE)
-    assert re.search(r"^TF-IDF +\d", printed[1], re.MULTILINE)
-    assert re.search(r"^Hybrid [(]quick, tfidf [+] popularity[)] +\d", printed[2], re.MULTILINE)
+def test_every_block_is_a_file_or_a_step():
+    assert len(FILES) + len(PACKAGE) + len(STEPS) == PAGE.count("```") / 2
+    assert [len(FILES), len(PACKAGE)] == [2, 1]
 
 
-def test_the_method_as_an_installed_package(folder):
-    (description,) = blocks("toml")
-    (folder / "pyproject.toml").write_text(description)
+@pytest.mark.timeout(900)
+def test_the_steps(folder):
+    steps = [step for step in AS_FILES if LONG not in step[0]]
+    assert len(steps) > 10
+    for command, shown in steps:
+        check_step(command, shown, folder)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_choice_of_a_value(folder):
+    (step,) = [step for step in AS_FILES if LONG in step[0]]
+    check_step(*step, folder)
+
+
+def test_the_package(folder, tmp_path_factory):
+    (folder / "pyproject.toml").write_text(PACKAGE["pyproject.toml"])
     # Into a folder of its own: the environment of the tests stays as it is.
     install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", "site", "."]
     subprocess.run([sys.executable, *install], cwd=folder, check=True)
-    (folder / "popularity.py").unlink()
-    path = os.pathsep.join([str(folder / "site"), os.environ["PYTHONPATH"]])
-    *_, installed = blocks("console")
-    for words in commands(installed):
-        ended = subprocess.run(
-            [sys.executable, "-m", *words],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "PYTHONPATH": path},
-        )
-        assert ended.returncode == 0, ended.stderr
-        assert "popularity" in ended.stdout
+    site = shutil.move(folder / "site", tmp_path_factory.mktemp("installed"))
+    check_step(*AS_PACKAGE, tmp_path_factory.mktemp("elsewhere"), [str(site)])
