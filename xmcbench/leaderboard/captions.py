@@ -71,7 +71,8 @@ CHARTS = """\
 A chart has one row per method, the one with the most results here, and at most the best eight methods; the tables have
 all rows. Bands reach from the lowest seed to the highest. A method that ignores pairs has one result for all shares, so
 its line is flat. A row is on the Pareto front if no other row of the chart is better in the same time or less, or as
-good in less; the front compares means and ignores their intervals. `--format csv` writes the points."""
+good in less; the front compares means, ignores their intervals, and takes times of different machines as they are.
+`--format csv` writes the points."""
 
 #: The meaning of the marks of a table.
 MARKS = (

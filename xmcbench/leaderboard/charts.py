@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -15,7 +16,7 @@ from xmcbench.leaderboard.curves import CoverageLine, CoveragePoint, Curve, curv
 from xmcbench.leaderboard.lines import Axis, Line, Lines, Point
 from xmcbench.leaderboard.losses import loss_charts
 from xmcbench.leaderboard.points import Scatter, Spot
-from xmcbench.leaderboard.rows import Cost, Row, apart, rows, shared_name
+from xmcbench.leaderboard.rows import Cost, Row, apart, borrow, rows, shared_name
 from xmcbench.metrics import protocol
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
@@ -27,6 +28,8 @@ _LINES = 8
 _CURVES, _COSTS, _BUDGETS = ("R@100", "P@5"), "P@1", "R@100"
 #: With fewer methods on one class of machine there is no chart of costs, with fewer budgets no line.
 _FEWEST = 3
+#: Rows below this share of the best one are named below the chart, so that its axis begins near the others.
+_FAR = 2 / 3
 #: Seconds that a cost is at least, for a logarithmic axis, and ticks of an axis of budgets at most.
 _CHEAPEST, _TICKS = 0.01, 7
 
@@ -122,48 +125,63 @@ def _point(x: float, point: CoveragePoint) -> Point:
 def tradeoff(
     complete: Mapping[Setting, Sequence[Record]], filter_name: str, standing: Standing | None = None
 ) -> Scatter | None:
-    """Quality against time, in the setting and on the class of machine with the most methods; None for fewer than 3.
+    """Quality against time in the setting with the most methods; None for fewer than 3 methods.
 
-    A time is that of training, with what reused artifacts took, and of predictions for all test instances.
+    A time is that of training, with the time of reused artifacts, and of predictions for all test instances. Most rows
+    are measured on one class of machine; the others are told apart by their markers.
     """
-    chosen: list[tuple[Row, Cost]] = []
+    chosen: list[tuple[Row, str]] = []
     for setting, records in complete.items():
-        machines: dict[str, list[tuple[Row, Cost]]] = {}
-        for row in rows(records, filter_name, standing):
-            for machine, cost in row.costs.items():
-                machines.setdefault(machine, []).append((row, cost))
-        for machine in sorted(machines):
-            found = select(
-                machines[machine],
-                lambda pair: pair[0].name,
-                lambda pair: len(pair[0].seeds),
-                lambda pair: _quality(pair[0]),
-            )
-            if len(found) > len(chosen):
-                chosen, where, cell, tests = found, (setting, machine), records[0].cell, records[0].counts["test"]
+        borrowed = borrow(complete.get(Setting("ez"), ()), records) if setting.kind != "ez" else []
+        made = [
+            row for row in rows([*records, *borrowed], filter_name, standing) if row.costs and not row.facts.changes
+        ]
+        machines = Counter(machine for row in made for machine in row.costs)
+        usual = max(sorted(machines), key=lambda machine: machines[machine], default="")
+        found = [
+            (row, usual if usual in row.costs else min(row.costs))
+            for row in select(made, lambda row: row.name, lambda row: len(row.seeds), _quality)
+        ]
+        if len(found) > len(chosen):
+            chosen, where, cell, tests = found, (setting, usual), records[0].cell, records[0].counts["test"]
     if len(chosen) < _FEWEST:
         return None
-    far = [row for row, _ in chosen if _quality(row) < _quality(chosen[0][0]) / 2]
-    chosen = [(row, cost) for row, cost in chosen if row not in far]
-    low = ", ".join(f"{title_of(row.name)} {100 * _quality(row):.1f}" for row in far)
+    far = [row for row, _ in chosen if _quality(row) < _FAR * _quality(chosen[0][0])]
+    chosen = [(row, machine) for row, machine in chosen if row not in far]
     spots = [
         Spot(
             f"{row.name}{DAGGER}" if row.marks else row.name,
             100 * _quality(row),
-            max(_CHEAPEST, cost.fit_s + cost.reused_s + cost.predict_ms * tests / 1000),
+            max(_CHEAPEST, _seconds(row.costs[machine], tests)),
+            elsewhere=machine != where[1],
         )
-        for row, cost in chosen
+        for row, machine in chosen
     ]
-    dagger = f" {DAGGER}: see the notes of the table." if any(row.marks for row, _ in chosen) else ""
+    others = dict.fromkeys(_in_short(machine) for _, machine in chosen if machine != where[1])
+    foot = [f"{_how(filter_name)}. Dashed: Pareto front. Filled: {_in_short(where[1])}."]
+    foot += [f"Hollow: {'; '.join(others)}."] if others else []
+    foot += [f"Below two thirds of the best: {', '.join(_with_quality(row) for row in far)}."] if far else []
+    foot += [f"{DAGGER}: see the notes of the table."] if any(row.marks for row, _ in chosen) else []
     return Scatter(
         stem=f"{cell.dataset.lower()}-cost-{_slug(_COSTS)}",
         title=f"{_COSTS} against time, {cell.dataset}, {where[0].title}",
         label="seconds to train, reused artifacts included, and to predict the test set",
         spots=tuple(spots),
-        foot=f"{where[1]}; {_how(filter_name)}. Filled and joined: on the Pareto front."
-        + (f" Below half of the best: {low}." if far else "")
-        + dagger,
+        foot=" ".join(foot),
     )
+
+
+def _seconds(cost: Cost, tests: int) -> float:
+    return cost.fit_s + cost.reused_s + cost.predict_ms * tests / 1000
+
+
+def _with_quality(row: Row) -> str:
+    return f"{title_of(row.name)} {100 * _quality(row):.1f}"
+
+
+def _in_short(machine: str) -> str:
+    """The processor and the number of its cores."""
+    return ", ".join(machine.split(", ")[:2])
 
 
 def _quality(row: Row) -> float:

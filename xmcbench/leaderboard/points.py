@@ -17,13 +17,14 @@ _TALL, _DISTANCES = 6.8, (0, 11, 19, 28, 38, 50, 64, 80, 98, 118, 140, 165, 190)
 
 @dataclass(frozen=True)
 class Spot:
-    """A point: a value at a cost, or ``value`` alone with its interval."""
+    """A point: a value at a cost, or ``value`` alone with its interval. elsewhere: the cost is of another machine."""
 
     name: str
     value: float
     cost: float = 1.0
     low: float = 0.0
     high: float = 0.0
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,7 @@ class Scatter(_Spots):
             f'<path class="tick" stroke-dasharray="3 3" d="M{places[front[0]][0]:.1f} {BOTTOM}{steps}H{right}"/>'
         )
         parts += _names(self.spots, places, right)
-        parts += [canvas.marker(canvas.look(spot.name), *places[spot], hollow=spot not in front) for spot in self.spots]
+        parts += [canvas.marker(canvas.look(spot.name), *places[spot], hollow=spot.elsewhere) for spot in self.spots]
         told = ", ".join(f"{spot.name} ({spot.value:.2f}; {spot.cost:.3g})" for spot in front)
         return canvas.frame(self, parts, BOTTOM + 40, f"Pareto front over {self.label}: {told}.")
 
