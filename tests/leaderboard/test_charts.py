@@ -15,7 +15,7 @@ from xmcbench.leaderboard.lines import Axis, Line, Lines, Point
 from xmcbench.leaderboard.losses import loss_charts
 from xmcbench.leaderboard.pages import pages
 from xmcbench.leaderboard.points import Ranking, Scatter, Spot
-from xmcbench.leaderboard.rows import by_setting
+from xmcbench.leaderboard.rows import by_setting, rows
 from xmcbench.records import Standing
 from xmcbench.setting import Setting
 
@@ -158,7 +158,9 @@ def test_times_hold_everything_and_rows_of_other_machines_are_told_apart(record,
     elsewhere = [record(name, processor="Q") for name in ("a", "d")]
     chart = charts.tradeoff({EZ: [fast, *others, *elsewhere]}, "self")
     tests = fast.counts["test"]
-    other = 3.5 + 0.2 + tests * 0.0005
+    (row,) = rows([elsewhere[1]], "self")
+    (cost,) = row.costs.values()
+    other = cost.fit_s + cost.reused_s + cost.predict_ms * tests / 1000
     assert {point.name: (point.cost, point.elsewhere) for point in chart.spots} == {
         "A": (21 + tests / 2, False),
         "B": (2.0, False),
