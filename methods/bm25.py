@@ -7,18 +7,16 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
-from annotated_types import Ge, Interval
 
-from xmcbench import Doc, Method, TopK
-from xmcbench.methods.presets.bm25 import CHOICES, PRESETS
+from xmcbench import Doc, Method, Texts, TopK
+from xmcbench.methods.declarations import NonNegative, Share
+from xmcbench.methods.presets import CHOICES, PRESETS
 from xmcbench.methods.sparse.search import PACKAGES, SparseIndex
-from xmcbench.methods.words.analysis import ANALYZER, ROWS, Analyzer, analyzed_lists, require_analyzer
+from xmcbench.methods.words.analysis import ANALYZER, ROWS, Analyzer, analyze_lists, require_analyzer
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from scipy.sparse import csr_matrix
-
-    from xmcbench import Texts
 
 
 class BM25(Method):
@@ -37,15 +35,15 @@ class BM25(Method):
     supervision = "unused"
     deterministic = True
     packages: ClassVar = {"bm25s": "bm25s", "Stemmer": "PyStemmer", **PACKAGES}
-    presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
+    presets: ClassVar = PRESETS["bm25"]
+    choices: ClassVar = CHOICES["bm25"]
 
     variant: Annotated[
         Literal["lucene", "robertson", "atire"],
         Doc("idf and term frequency as in Lucene, Robertson's original or ATIRE", "Kamphuis et al., ECIR 2020"),
     ] = "lucene"
-    k1: Annotated[float, Ge(0), Doc("saturation of the term frequency", "bm25s")] = 1.5
-    b: Annotated[float, Interval(ge=0, le=1), Doc("share of the length normalization", "bm25s")] = 0.75
+    k1: Annotated[NonNegative, Doc("saturation of the term frequency", "bm25s")] = 1.5
+    b: Annotated[Share, Doc("share of the length normalization", "bm25s")] = 0.75
     stemmer: Annotated[Literal["english"] | None, Doc("Snowball stems, or none")] = "english"
     stopwords: Annotated[Literal["english"] | None, Doc("words left out, or none")] = "english"
     analyzer: Annotated[Analyzer | None, ANALYZER] = None
@@ -87,7 +85,7 @@ class BM25(Method):
         import Stemmer
 
         if self.analyzer:
-            return analyzed_lists(batches, self.analyzer)
+            return analyze_lists(batches, self.analyzer)
         tokenized = bm25s.tokenize(
             chain.from_iterable(batch.to_pylist() for batch in batches),
             stopwords=self.stopwords,
@@ -97,7 +95,7 @@ class BM25(Method):
         return tokenized.ids, tokenized.vocab
 
     def _queries(self, texts: pa.Array) -> csr_matrix:
-        """How often each term of the index occurs in each text: CSR float32 [len(texts), terms]."""
+        """Return counts of the index's terms in each text: CSR float32 [len(texts), terms]."""
         from scipy.sparse import coo_matrix
 
         ids, words = self._tokens([texts])

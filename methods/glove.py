@@ -7,19 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
-from annotated_types import Ge, Gt, Unit
 
-from xmcbench import Doc, Method, TopK, UsageError
-from xmcbench.methods.dense.search import top_k_batches
-from xmcbench.methods.presets.glove import CHOICES, PRESETS
+from xmcbench import Doc, Method, Texts, TopK, UsageError
+from xmcbench.methods.declarations import AboveZero, Positive, Words
+from xmcbench.methods.dense.search import renumber, top_k_batches
+from xmcbench.methods.presets import CHOICES, PRESETS
 from xmcbench.methods.words import vector_file
-from xmcbench.methods.words.vocabulary import Vocabulary
-from xmcbench.methods.words.word_vectors import WordVectors
+from xmcbench.methods.words.vocabulary import Vocabulary, WordVectors
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-    from xmcbench import Texts
 
 #: Prefix of ``vectors`` that are downloaded by gensim.
 _DOWNLOAD = "gensim:"
@@ -45,8 +42,8 @@ class GloVe(Method):
     title = "GloVe"
     supervision = "unused"
     packages: ClassVar = {"numba": "numba"}
-    presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
+    presets: ClassVar = PRESETS["glove"]
+    choices: ClassVar = CHOICES["glove"]
 
     vectors: Annotated[
         str,
@@ -58,20 +55,18 @@ class GloVe(Method):
     normalize: Annotated[bool, Doc("cosine instead of the inner product of the means")] = True
     lowercase: Annotated[bool, Doc("compare words in lower case; not for given vectors that know capitals")] = True
     max_words: Annotated[
-        int,
-        Ge(1),
-        Unit("words"),
+        Words,
         Doc("maximum size of the vocabulary: the most frequent words of the corpus, or the first of the file", _PAPER),
     ] = 400_000
-    dimensions: Annotated[int, Ge(1), Doc("length of a vector; given ones have their own", _PAPER)] = 300
-    window: Annotated[int, Ge(1), Unit("words"), Doc("maximum distance of words that co-occur", _PAPER)] = 10
+    dimensions: Annotated[Positive, Doc("length of a vector; given ones have their own", _PAPER)] = 300
+    window: Annotated[Words, Doc("maximum distance of words that co-occur", _PAPER)] = 10
     min_count: Annotated[
-        int, Ge(1), Doc("minimum number of occurrences of a word in the vocabulary", "the authors' program")
+        Positive, Doc("minimum number of occurrences of a word in the vocabulary", "the authors' program")
     ] = 5
-    x_max: Annotated[float, Gt(0), Doc("a count weighs (count / x_max)^alpha, at most 1", "the authors' demo")] = 10.0
-    alpha: Annotated[float, Gt(0), Doc("see x_max", _PAPER)] = 0.75
-    learning_rate: Annotated[float, Gt(0), Doc("learning rate of AdaGrad", _PAPER)] = 0.05
-    epochs: Annotated[int, Ge(1), Doc("passes over the counts")] = 25
+    x_max: Annotated[AboveZero, Doc("a count weighs (count / x_max)^alpha, at most 1", "the authors' demo")] = 10.0
+    alpha: Annotated[AboveZero, Doc("see x_max", _PAPER)] = 0.75
+    learning_rate: Annotated[AboveZero, Doc("learning rate of AdaGrad", _PAPER)] = 0.05
+    epochs: Annotated[Positive, Doc("passes over the counts")] = 25
 
     def inputs(self) -> Mapping[str, Path | str]:
         """Return the file of vectors, if they are given."""
@@ -81,14 +76,12 @@ class GloVe(Method):
 
     def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]:
         """Train the vectors: ``word_bytes`` (uint8), ``word_ends`` (int64), ``vectors`` (float32 [V, dimensions]).
-
         Nothing where vectors are given: a file is known by its content, not by the path in the parameters. Raises
-        UsageError where the texts have no two words to learn from, MethodError where the training diverges.
-        """
+        UsageError where the texts have no two words to learn from, MethodError where the training diverges."""
         if self.vectors != "corpus":
             return {}
-        from xmcbench.methods.words import trainer
-        from xmcbench.methods.words.cooccurrence import Cooccurrence
+        from xmcbench.methods.words import glove as trainer
+        from xmcbench.methods.words.glove import Cooccurrence
 
         corpora = [raw_X, raw_Y]
         vocabulary = Vocabulary.count(corpora, self.min_count, self.max_words, self.lowercase)
@@ -109,7 +102,7 @@ class GloVe(Method):
         """Embed the labels. Raises UsageError if no label has a known word or a file of vectors is invalid."""
         origin: dict[str, object] = {}
         if self.vectors != "corpus":
-            origin, arrays = self._given()
+            origin, arrays = self._read_given()
         else:
             arrays = self.pretrained or self.pretrain(raw_X, raw_Y)
         self._words = WordVectors.from_arrays(arrays, self.lowercase)
@@ -134,17 +127,13 @@ class GloVe(Method):
         self.notes["instances_without_a_known_word"] = int((~known).sum())
         start = 0
         for found in top_k_batches(queries, self._labels, k, seed=self.seed, notes=self.notes):
-            kept = known[start : start + len(found), None] & (found.indices >= 0)
+            yield renumber(found, self._known, known[start : start + len(found)])
             start += len(found)
-            yield TopK(
-                np.where(kept, self._known[found.indices], -1).astype(np.int32),
-                np.where(kept, found.scores, -np.inf).astype(np.float32),
-            )
 
-    def _given(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
-        """Where the given vectors come from, and the vectors of the file, which is read once for all cells."""
+    def _read_given(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
+        """Return the origin of the given vectors, and the vectors of the file, which is read once for all cells."""
         name = self.vectors.removeprefix(_DOWNLOAD)
-        path = vector_file.downloaded(name) if name != self.vectors else Path(name).expanduser()
+        path = vector_file.download(name) if name != self.vectors else Path(name).expanduser()
         digest = vector_file.sha256(path)
         called, source = (path.name, "a local file") if name == self.vectors else (name, "gensim-data")
         origin: dict[str, object] = {"name": called, "source": source, "sha256": digest}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from xmcbench.methods.encoder.context_encoder import ContextEncoder
-from xmcbench.methods.presets.ict import CHOICES, PRESETS
+from xmcbench import Texts
+from xmcbench.methods.encoder.pretrained_encoder import ContextEncoder
+from xmcbench.methods.presets import CHOICES, PRESETS
 
 if TYPE_CHECKING:
-    from xmcbench import Texts
     from xmcbench.methods.encoder.tower import Tower
 
 
@@ -20,8 +20,8 @@ class ICT(ContextEncoder):
     """
 
     title = "ICT"
-    presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
+    presets: ClassVar = PRESETS["ict"]
+    choices: ClassVar = CHOICES["ict"]
 
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
         """Train on (context, title) pairs, which texts without a content need not have where nothing is trained."""

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
-from annotated_types import Ge, Gt, Interval, Unit
 
-from xmcbench import Doc, Method, TopK
-from xmcbench.methods.neighbors.voting import voted
-from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
-from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
-from xmcbench.methods.sparse.search import PACKAGES, SparseIndex
-from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
+from xmcbench import Doc, Texts, TopK
+from xmcbench.methods.declarations import AboveZero, Instances, Share
+from xmcbench.methods.sparse.features import FeatureMethod
+from xmcbench.methods.sparse.search import PACKAGES, SparseIndex, count_votes
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-    from xmcbench import Texts
 
 #: Instances whose votes are held at a time.
 _BATCH = 16_384
 
 
-class KNN(Method):
+class KNN(FeatureMethod):
     """The nearest training instances vote with their labels, and the label texts count too.
 
     The score of a label is (1 - text) x votes + text x similarity, where similarity is that of the instance and the
@@ -42,38 +37,17 @@ class KNN(Method):
     deterministic = True
     packages: ClassVar = {"numba": "numba", **PACKAGES}
 
-    neighbors: Annotated[
-        int,
-        Ge(1),
-        Unit("instances"),
-        Doc("maximum number of neighbors that vote", "LF-Debian-20K-dev"),
-    ] = 50
-    power: Annotated[
-        float,
-        Gt(0),
-        Doc("exponent of the similarity in the weight of a vote", "LF-Debian-20K-dev"),
-    ] = 1.0
+    neighbors: Annotated[Instances, Doc("maximum number of neighbors that vote", "LF-Debian-20K-dev")] = 50
+    power: Annotated[AboveZero, Doc("exponent of the similarity in the weight of a vote", "LF-Debian-20K-dev")] = 1.0
     text: Annotated[
-        float,
-        Interval(ge=0, le=1),
-        Doc("share of the label text in the score; the rest is that of the votes", "LF-Debian-20K-dev"),
+        Share, Doc("share of the label text in the score; the rest is that of the votes", "LF-Debian-20K-dev")
     ] = 0.5
-    vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
-    ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
-    max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 1.0
-    analyzer: Annotated[Analyzer | None, ANALYZER] = None
-
-    def require(self) -> None:
-        """Raise Unavailable where the analyzer needs a package that is not installed."""
-        require_analyzer(self.analyzer)
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Index the training instances and the labels."""
         assert pairs is not None, "supervision is required"
         self._pairs = pairs.astype(np.float64)
-        self._features = AnalyzedFeatures.shared(
-            self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df, self.analyzer
-        )
+        self._features = self._shared_features(raw_X, raw_Y)
         self._instances = SparseIndex(self._features.transform(raw_X))
         self._labels = SparseIndex(self._features.labels)
         self.notes["training_instances_with_a_pair"] = int((np.diff(pairs.indptr) > 0).sum())
@@ -81,15 +55,15 @@ class KNN(Method):
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the largest score; fewer for an instance that resembles nothing."""
         for start in range(0, len(raw_X), _BATCH):
-            yield self._ranked(self._features.transform(raw_X[start : start + _BATCH]), k)
+            yield self._rank(self._features.transform(raw_X[start : start + _BATCH]), k)
 
-    def _ranked(self, queries: csr_matrix, k: int) -> TopK:
+    def _rank(self, queries: csr_matrix, k: int) -> TopK:
         """The best of the labels that are voted for and of the k labels with the nearest texts: no other can be one."""
         from scipy.sparse import coo_matrix
 
-        from xmcbench.methods.sparse.pairwise import pair_scores
+        from xmcbench.methods.sparse.products import pair_scores
 
-        votes = voted(self._instances.search(queries, self.neighbors), self._pairs, self.power).tocoo()
+        votes = count_votes(self._instances.search(queries, self.neighbors), self._pairs, self.power).tocoo()
         texts = self._labels.search(queries, k).pairs(votes.shape[1]).tocoo()
         rows, labels = np.concatenate([votes.row, texts.row]), np.concatenate([votes.col, texts.col])
         scores = coo_matrix((np.concatenate([votes.data, 0 * texts.data]), (rows, labels)), shape=votes.shape).tocsr()

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
-from annotated_types import Ge, Gt, Interval
 
-from xmcbench import Doc, Method, TopK
-from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
-from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
+from xmcbench import Doc, Texts, TopK
+from xmcbench.methods.declarations import AboveZero, Positive
+from xmcbench.methods.sparse.features import FeatureMethod
 from xmcbench.methods.sparse.search import PACKAGES, SparseIndex
-from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-    from xmcbench import Texts
 
 #: Labels that are expanded at a time.
 _LABELS = 16_384
 
 
-class LabelExpansion(Method):
+class LabelExpansion(FeatureMethod):
     """TF-IDF over labels that have the words of their nearest training documents too.
 
     Pseudo-relevance feedback, with the label as the query (Rocchio 1971): the vector of a label is that of its text
@@ -38,25 +34,15 @@ class LabelExpansion(Method):
     deterministic = True
     packages: ClassVar = PACKAGES
 
-    documents: Annotated[int, Ge(1), Doc("number of nearest training documents whose words a label gets")] = 5
-    weight: Annotated[float, Gt(0), Doc("weight of the added words relative to the label's own")] = 0.5
-    terms: Annotated[int, Ge(1), Doc("maximum number of features of an expanded label")] = 200
-    vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
-    ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
-    max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 1.0
-    analyzer: Annotated[Analyzer | None, ANALYZER] = None
-
-    def require(self) -> None:
-        """Raise Unavailable where the analyzer needs a package that is not installed."""
-        require_analyzer(self.analyzer)
+    documents: Annotated[Positive, Doc("number of nearest training documents whose words a label gets")] = 5
+    weight: Annotated[AboveZero, Doc("weight of the added words relative to the label's own")] = 0.5
+    terms: Annotated[Positive, Doc("maximum number of features of an expanded label")] = 200
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Find the nearest documents of every label, or take the expanded labels from the store."""
         from scipy.sparse import load_npz, save_npz, vstack
 
-        features = AnalyzedFeatures.shared(
-            self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df, self.analyzer
-        )
+        features = self._shared_features(raw_X, raw_Y)
         identity = {"instances": raw_X.digest, "labels": raw_Y.digest, **self.parameters()}
 
         def build(folder: Path) -> None:
@@ -64,7 +50,7 @@ class LabelExpansion(Method):
             nearest = SparseIndex(instances).search(features.labels, self.documents)
             # In blocks: before it is cut, a label has the features of all its documents.
             parts = [
-                expanded(
+                expand(
                     features.labels[start : start + _LABELS],
                     instances,
                     TopK(nearest.indices[start : start + _LABELS], nearest.scores[start : start + _LABELS]),
@@ -84,12 +70,10 @@ class LabelExpansion(Method):
         return self._features.nearest(raw_X, k)
 
 
-def expanded(labels: csr_matrix, instances: csr_matrix, nearest: TopK, weight: float, terms: int) -> csr_matrix:
-    """Label vectors with the words of their nearest instances, of length 1: CSR float32 [L, features].
-
-    labels: CSR [L, features] of length 1; instances: CSR [N, features]; nearest: instances by label. The strongest
-    ``terms`` features of a label are kept, ties by lower feature.
-    """
+def expand(labels: csr_matrix, instances: csr_matrix, nearest: TopK, weight: float, terms: int) -> csr_matrix:
+    """Label vectors with the words of their nearest instances, of length 1: CSR float32 [L, features]. labels: CSR [L,
+    features] of length 1; instances: CSR [N, features]; nearest: instances by label. The strongest ``terms`` features
+    of a label are kept, ties by lower feature."""
     from scipy.sparse import csr_matrix, diags
 
     there = nearest.indices >= 0

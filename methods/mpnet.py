@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from xmcbench.methods.encoder.dual_encoder import DualEncoder
-from xmcbench.methods.presets.mpnet import CHOICES, PRESETS
+from xmcbench.methods.presets import CHOICES, PRESETS
 
 
 class MPNet(DualEncoder):
@@ -15,7 +15,7 @@ class MPNet(DualEncoder):
     """
 
     title = "MPNet"
-    presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
+    presets: ClassVar = PRESETS["mpnet"]
+    choices: ClassVar = CHOICES["mpnet"]
 
     backbone = "sentence-transformers/paraphrase-mpnet-base-v2"

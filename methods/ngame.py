@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from annotated_types import Ge, Gt, Interval, Unit
+from annotated_types import Ge, Unit
 
-from xmcbench import Doc, UsageError, pairs_digest
+from xmcbench import Doc, Texts, UsageError
+from xmcbench.methods.declarations import AboveZero, Documents, Labels, Natural, Probability, Share, ShareBelowOne
 from xmcbench.methods.encoder.dual_encoder import DualEncoder
-from xmcbench.methods.presets.ngame import CHOICES, PRESETS
+from xmcbench.methods.presets import CHOICES, PRESETS
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from xmcbench import Texts
+    from xmcbench.methods.encoder.contrastive import ContrastiveTask
+    from xmcbench.methods.encoder.tokens import TokenStore
     from xmcbench.methods.encoder.tower import Tower
 
 _PAPER = "NGAME, section 3"
@@ -43,8 +45,8 @@ class NGAME(DualEncoder):
     title = "NGAME"
     supervision = "required"
     described: ClassVar[tuple[str, ...]] = ("backbone", "finetune_steps", "finetune_batch")
-    presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
+    presets: ClassVar = PRESETS["ngame"]
+    choices: ClassVar = CHOICES["ngame"]
 
     pair_loss: Annotated[
         Literal["triplet", "contrastive"],
@@ -53,16 +55,14 @@ class NGAME(DualEncoder):
             "which has a temperature where the hinge has margin and hardest"
         ),
     ] = "triplet"
-    margin: Annotated[float, Gt(0), Doc("margin of the hinge", _PAPER)] = 0.3
+    margin: Annotated[AboveZero, Doc("margin of the hinge", _PAPER)] = 0.3
     hardest: Annotated[
-        int,
-        Ge(1),
-        Unit("labels"),
+        Labels,
         Doc(
             "number of labels of the batch in a document's hinge: the hardest; one drawn several times counts as often"
         ),
     ] = 10
-    cluster_size: Annotated[int, Ge(1), Unit("documents"), Doc("maximum size of a cluster")] = 8
+    cluster_size: Annotated[Documents, Doc("maximum size of a cluster")] = 8
     clusters_updated_every: Annotated[
         int,
         Ge(1),
@@ -70,29 +70,18 @@ class NGAME(DualEncoder):
         Doc("number of steps after which documents are clustered again, when the next pass over them begins"),
     ] = 100
     shortlist: Annotated[
-        int,
-        Ge(1),
-        Unit("labels"),
-        Doc("nearest labels of a document; classifiers are trained on those that have a pair"),
+        Labels, Doc("nearest labels of a document; classifiers are trained on those that have a pair")
     ] = 100
-    classifier_epochs: Annotated[
-        int, Ge(0), Doc("passes of the classifiers' training over the documents with a pair")
-    ] = 20
-    classifier_rate: Annotated[float, Gt(0), Doc("learning rate of the classifiers' training", "LF-Debian-20K-dev")] = (
-        5e-4
+    classifier_epochs: Annotated[Natural, Doc("passes of the classifiers' training over the documents with a pair")] = (
+        20
     )
+    classifier_rate: Annotated[AboveZero, Doc("learning rate of the classifiers' training", "LF-Debian-20K-dev")] = 5e-4
     classifier_dropout: Annotated[
-        float,
-        Interval(ge=0, lt=1),
-        Doc("share of a document's vector that the classifiers' training drops", "LF-Debian-20K-dev"),
+        ShareBelowOne, Doc("share of a document's vector that the classifiers' training drops", "LF-Debian-20K-dev")
     ] = 0.7
-    c: Annotated[float, Interval(gt=0, lt=1), Doc("probability of a pair at cosine 1, for the classifiers")] = 0.75
-    d: Annotated[float, Gt(0), Doc("how fast the probability of a pair falls with the cosine", "LF-Debian-20K-dev")] = (
-        5.0
-    )
-    fusion: Annotated[
-        float, Interval(ge=0, le=1), Doc("share of the classifiers in the score", "LF-Debian-20K-dev")
-    ] = 1.0
+    c: Annotated[Probability, Doc("probability of a pair at cosine 1, for the classifiers")] = 0.75
+    d: Annotated[AboveZero, Doc("how fast the probability of a pair falls with the cosine", "LF-Debian-20K-dev")] = 5.0
+    fusion: Annotated[Share, Doc("share of the classifiers in the score", "LF-Debian-20K-dev")] = 1.0
 
     def require(self) -> None:
         """Also raise UsageError for parameters that have no effect on batches of clusters."""
@@ -106,10 +95,8 @@ class NGAME(DualEncoder):
         return f"{super().describe()}, {self.finetune_steps} steps of {self.finetune_batch}"
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Train the encoder, then the classifiers.
-
-        Raises what ``DualEncoder.fit`` raises, and UsageError where the network compares by inner product.
-        """
+        """Train the encoder, then the classifiers. Raises what ``DualEncoder.fit`` raises, and UsageError where the
+        network compares by inner product."""
         super().fit(raw_X, raw_Y, pairs)
         assert pairs is not None, "supervision is required"
         assert self._tower is not None, "fit has opened it"
@@ -119,8 +106,8 @@ class NGAME(DualEncoder):
             trained = self._classifiers(self._tower, raw_X.take(rows), labels, pairs[rows])
             self._labels = ((1 - self.fusion) * labels + self.fusion * trained).astype(self._dtype)
 
-    def _open(self, raw_X: Texts, raw_Y: Texts) -> Tower:
-        tower = super()._open(raw_X, raw_Y)
+    def _open(self, raw_X: Texts, raw_Y: Texts, label_length: int | None = None, **options: Any) -> Tower:
+        tower = super()._open(raw_X, raw_Y, label_length, **options)
         if not tower.encoder.cosine:
             raise UsageError(
                 f"ngame compares by cosine, and {tower.backbone.name} with head={self.head} by inner product",
@@ -128,63 +115,35 @@ class NGAME(DualEncoder):
             )
         return tower
 
-    def _train_on_pairs(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix, share: float = 1.0) -> None:
-        from xmcbench.methods.encoder.clustered_pairs import ClusteredPairs, Mining, PairLoss
-        from xmcbench.methods.encoder.fine_tuning import effort
+    def _pairs_task(
+        self, instances: TokenStore, labels: TokenStore, pairs: csr_matrix, temperature: float
+    ) -> tuple[ContrastiveTask, dict[str, object]]:
+        from xmcbench.methods.encoder.clustering import ClusteredPairs, Mining, PairLoss
 
-        rows = np.flatnonzero(np.diff(pairs.indptr))
+        mining = self.cluster_size, self.clusters_updated_every
+        loss = self.pair_loss, self.margin, self.hardest
         task = ClusteredPairs(
-            tower.instance_tokens(raw_X.take(rows), self.instance_length),
-            tower.label_tokens(raw_Y, self.label_length),
-            pairs[rows],
-            self.finetune_batch,
-            Mining(self.cluster_size, self.clusters_updated_every),
-            PairLoss(self.pair_loss, self.margin, self.hardest, tower.temperature),
-            self.seed,
+            instances, labels, pairs, self.finetune_batch, Mining(*mining), PairLoss(*loss, temperature), self.seed
         )
-        planned = effort(
-            pairs,
-            steps=self.finetune_steps,
-            batch=self.finetune_batch,
-            rate=self.finetune_rate,
-            growth=self.finetune_growth,
-            epochs=self.finetune_epochs,
-            full_rate_pairs=self.finetune_full_rate,
-        )
-        identity = {
-            "kind": "clustered pairs",
-            "pairs": pairs_digest(pairs.indptr, pairs.indices),
-            "instances": raw_X.digest,
-            "labels": raw_Y.digest,
-            "mining": [self.cluster_size, self.clusters_updated_every],
-            "loss": [self.pair_loss, self.margin, self.hardest],
-        }
-        plan = self._plan(planned.steps, planned.rate)
-        note = tower.train(task, plan, identity, self.finetune_batch, keep=False, share=share)
-        self.notes["fine-tuning"] = {**note, "share": share}
+        return task, {"kind": "clustered pairs", "mining": list(mining), "loss": list(loss)}
 
     def _classifiers(self, tower: Tower, known: Texts, labels: np.ndarray, pairs: csr_matrix) -> np.ndarray:
-        from xmcbench.methods.deepxml.classifiers import shortlisted, trained_classifiers
-        from xmcbench.methods.deepxml.losses import contrastive_loss
+        from xmcbench.methods.deepxml.classifiers import contrastive_loss, train_on_nearest
 
         with tower.embeddings(tower.instance_tokens(known, self.instance_length)) as vectors:
             documents = _unit(np.array(vectors))
-        said: dict[str, object] = {}
-        candidates, true = shortlisted(documents, labels, pairs, self.shortlist, self.seed, tower.device, said)
-        trained, curve = trained_classifiers(
+        trained, self.notes["classifiers"] = train_on_nearest(
             documents,
             labels,
-            candidates,
-            true,
+            pairs,
             partial(contrastive_loss, c=self.c, d=self.d),
-            batch=256,
+            self.shortlist,
             epochs=self.classifier_epochs,
             rate=self.classifier_rate,
             dropout=self.classifier_dropout,
             seed=self.seed,
             device=tower.device,
         )
-        self.notes["classifiers"] = {"losses": ["contrastive"], "curve": curve, **said}
         return trained
 
 

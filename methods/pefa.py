@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
-from annotated_types import Ge, Gt, Interval, Unit
+from annotated_types import Interval
 
-from xmcbench import Doc, TopK
+from xmcbench import Doc, Texts, TopK
+from xmcbench.methods.declarations import AboveZero, Instances, Labels
 from xmcbench.methods.embedder import Embedder
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-    from xmcbench import Texts
 
 #: Texts whose candidates are compared at a time.
 _ROWS = 4096
@@ -38,14 +37,10 @@ class PEFA(Embedder):
     _similarity: ClassVar[Literal["cosine"] | None] = "cosine"
     supervision: ClassVar[Literal["unused", "required"]] = "required"
 
-    neighbors: Annotated[
-        int, Ge(1), Unit("instances"), Doc("number of nearest training instances that vote or abstain")
-    ] = 50
+    neighbors: Annotated[Instances, Doc("number of nearest training instances that vote or abstain")] = 50
     mix: Annotated[float, Interval(gt=0, le=1), Doc("weight of the votes; the label text has the rest")] = 0.5
-    temperature: Annotated[float, Gt(0), Doc("divisor of the similarities before they vote")] = 0.05
-    candidates: Annotated[
-        int, Ge(1), Unit("labels"), Doc("number of labels taken from the search by text; at least k")
-    ] = 200
+    temperature: Annotated[AboveZero, Doc("divisor of the similarities before they vote")] = 0.05
+    candidates: Annotated[Labels, Doc("number of labels taken from the search by text; at least k")] = 200
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Embed the labels, and the instances as queries, or take their vectors from the store."""
@@ -59,19 +54,19 @@ class PEFA(Embedder):
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the largest mixture of similarity and votes for each text."""
-        from xmcbench.methods.dense.search import regrouped
+        from xmcbench.methods.dense.search import regroup
 
         asked, found, start = max(k, self.candidates), dict[str, object](), 0
         with self._model.temporary(self.artifacts, raw_X, "instance", np.dtype(self.stored_as)) as vectors:
-            by_text = regrouped(self._nearest(vectors, self._labels, asked, self.notes), _ROWS)
-            voters = regrouped(self._nearest(vectors, self._instances, self.neighbors, found), _ROWS)
+            by_text = regroup(self._nearest(vectors, self._labels, asked, self.notes), _ROWS)
+            voters = regroup(self._nearest(vectors, self._instances, self.neighbors, found), _ROWS)
             for candidates, nearest in zip(by_text, voters, strict=True):
                 voted = votes(nearest, self._shares, self.temperature)
-                yield self._mixed(vectors[start : start + len(candidates)], candidates, voted, k)
+                yield self._mix(vectors[start : start + len(candidates)], candidates, voted, k)
                 start += len(candidates)
         self.notes["search of instances"] = found["search"]
 
-    def _mixed(self, vectors: np.ndarray, by_text: TopK, voted: csr_matrix, k: int) -> TopK:
+    def _mix(self, vectors: np.ndarray, by_text: TopK, voted: csr_matrix, k: int) -> TopK:
         """The mixture over the candidates of both sides; labels that only votes bring are compared with their text."""
         from xmcbench.methods.dense.search import pair_scores
 
@@ -87,20 +82,16 @@ class PEFA(Embedder):
 
 
 def shares_of(known: csr_matrix) -> csr_matrix:
-    """The share of each label in the vote of an instance: CSR [instances, L], of their pairs.
-
-    An instance shares its vote equally among its labels; without any, its vote is lost.
-    """
+    """The share of each label in the vote of an instance: CSR [instances, L], of their pairs. An instance shares its
+    vote equally among its labels; without any, its vote is lost."""
     from scipy.sparse import diags
 
     return (diags(1 / np.maximum(np.diff(known.indptr), 1)) @ known).tocsr()
 
 
 def votes(voters: TopK, shares: csr_matrix, temperature: float) -> csr_matrix:
-    """What the nearest instances give to their labels: CSR float32 [N, L], rows with a sum of at most 1.
-
-    voters: nearest instances of each text with their similarities; shares: as ``shares_of`` gives them.
-    """
+    """Votes of the nearest instances for their labels: CSR float32 [N, L], rows with a sum of at most 1. voters:
+    nearest instances of each text with their similarities; shares: of ``shares_of``."""
     from scipy.sparse import csr_matrix, diags
 
     there = voters.indices >= 0

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from annotated_types import Ge, Unit
 
-from xmcbench import Doc, Method, TopK, UsageError
+from xmcbench import Doc, Method, Texts, TopK, UsageError
+from xmcbench.methods.declarations import Labels, PrecisionName
 from xmcbench.methods.encoder import HUB_TOKENS
 from xmcbench.methods.encoder.saved_config import Architecture, ModelConfig, read_config
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-    from xmcbench import Texts
 
 #: Pairs of an instance and a label that are handed to the cross-encoder at a time.
 _PAIRS = 8192
@@ -48,7 +47,7 @@ class Rerank(Method):
     model: Annotated[str, Doc("a cross-encoder: a folder or a model id of the hub")] = (
         "cross-encoder/ms-marco-MiniLM-L6-v2"
     )
-    depth: Annotated[int, Ge(1), Unit("labels"), Doc("number of labels that are reranked")] = 20
+    depth: Annotated[Labels, Doc("number of labels that are reranked")] = 20
     max_length: Annotated[
         int | None,
         Ge(8),
@@ -59,7 +58,7 @@ class Rerank(Method):
     ] = None
     batch: Annotated[int, Ge(1), Unit("pairs"), Doc("number of pairs scored at a time", "sentence-transformers")] = 32
     precision: Annotated[
-        Literal["auto", "bf16", "fp16", "fp32"],
+        PrecisionName,
         Doc(
             "precision of the weights; auto: bfloat16 where the hardware multiplies it faster, float16 on a GPU that "
             "only has that (V100, T4), else float32"
@@ -81,10 +80,8 @@ class Rerank(Method):
         return model_input("model", self.model)
 
     def require(self) -> None:
-        """Raise Unavailable where the model or what the first method needs is not available.
-
-        Raises UsageError where the model is a folder without a cross-encoder.
-        """
+        """Raise Unavailable where the model or what the first method needs is not available. Raises UsageError where
+        the model is a folder without a cross-encoder."""
         from xmcbench import Part
         from xmcbench.methods.embedder.folder import check_folder
         from xmcbench.methods.encoder.backbone import require_located
@@ -97,7 +94,7 @@ class Rerank(Method):
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Open the model. Raises Unavailable where it is not available, UsageError where it is not a cross-encoder."""
         self._texts, self._pairs = (raw_X, raw_Y), pairs
-        self._model = self._opened()
+        self._model = self._open_model()
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The labels of the first method, the first ``depth`` in the order of the cross-encoder."""
@@ -116,7 +113,7 @@ class Rerank(Method):
             begin = time.perf_counter()
             scores = self._scores(list(raw_X[rows]), names, block.indices[:, : self.depth])
             reading_s += time.perf_counter() - begin
-            ordered = reordered(block, scores)
+            ordered = reorder(block, scores)
             yield TopK(ordered.indices[:, :k], ordered.scores[:, :k])
         self.notes["reading_s"] = round(reading_s, 2)
 
@@ -131,35 +128,19 @@ class Rerank(Method):
             ).astype(np.float32)
         return out
 
-    def _opened(self) -> Any:
-        from sentence_transformers import CrossEncoder
-        from transformers.utils import logging
-
+    def _open_model(self) -> Any:
         from xmcbench.methods.embedder.folder import check_model, files_sha256
-        from xmcbench.methods.embedder.whole import refuse_missing_weights
+        from xmcbench.methods.embedder.model import load_model
         from xmcbench.methods.encoder.backbone import locate
-        from xmcbench.methods.encoder.hardware import DTYPES, chosen_device, chosen_precision
-        from xmcbench.methods.encoder.model_card import read_card
+        from xmcbench.methods.encoder.hardware import choose_device, choose_precision
+        from xmcbench.methods.encoder.saved_config import read_card
 
-        device = chosen_device(self.compute.device)
-        precision = chosen_precision(self.precision, device)
+        device = choose_device(self.compute.device)
+        precision = choose_precision(self.precision, device)
         folder, source = locate(self.model)
         check_model(folder)
         _check_cross_encoder(folder)
-        logging.disable_progress_bar()  # it would write to stderr
-        logging.set_verbosity_error()
-        try:
-            model = CrossEncoder(
-                str(folder),
-                device=device,
-                local_files_only=True,
-                trust_remote_code=False,
-                model_kwargs={"dtype": DTYPES[precision], "use_safetensors": True},
-            )
-        except Exception as error:  # whatever a checkpoint makes a library raise
-            reason = " ".join(str(error).split())
-            raise UsageError(f"sentence-transformers cannot load {folder}: {type(error).__name__}: {reason}") from error
-        refuse_missing_weights(folder, model)
+        model = load_model("CrossEncoder", folder, device, precision)
         if self.max_length:
             model.max_seq_length = min(self.max_length, model.max_seq_length or self.max_length)
         if model.num_labels != 1:
@@ -170,7 +151,7 @@ class Rerank(Method):
             "name": folder.resolve().name if source == "a local folder" else self.model,
             "source": source,
             "sha256": files_sha256(folder),
-            "parameters": sum(each.numel() for each in model.parameters()),
+            "parameters": sum(weights.numel() for weights in model.parameters()),
             "precision": precision,
             "device": device,
             "card": read_card(folder),
@@ -179,10 +160,8 @@ class Rerank(Method):
 
 
 def _check_cross_encoder(folder: Path) -> None:
-    """Raise UsageError where a folder says of itself that it is another model.
-
-    sentence-transformers would put an output of random weights on any encoder.
-    """
+    """Raise UsageError where a folder says of itself that it is another model. sentence-transformers would put an
+    output of random weights on any encoder."""
     if not folder.is_dir():
         return
     model = read_config(folder / "config_sentence_transformers.json", ModelConfig)
@@ -192,13 +171,10 @@ def _check_cross_encoder(folder: Path) -> None:
         raise UsageError(f"{folder} is not a cross-encoder: {kinds[0] or 'its architecture is not stated'}")
 
 
-def reordered(found: TopK, scores: np.ndarray) -> TopK:
-    """A ranking whose first labels are in the order of other scores, and the rest behind them in its own.
-
-    scores: float32 [N, depth], -inf where there is no label. Of equal scores, the label that came first stays first,
-    and the other's score is lowered by the least amount. The scores of the rest fall by equal steps from the lowest of
-    the others, since the two kinds cannot be compared.
-    """
+def reorder(found: TopK, scores: np.ndarray) -> TopK:
+    """Put the first labels of a ranking in the order of other scores; the rest follow in their own. scores: float32 [N,
+    depth], -inf where there is no label. Of equal scores, the label that came first stays first, and the other's score
+    is lowered by the least amount. The scores of the rest fall by equal steps from the lowest of these."""
     depth = scores.shape[1]
     order = np.argsort(-scores, axis=1, kind="stable")
     values = np.take_along_axis(scores, order, 1)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from annotated_types import Ge, Gt, Unit
+from annotated_types import Ge, Unit
 
-from xmcbench import Doc, UsageError
+from xmcbench import Doc, Texts, UsageError
+from xmcbench.methods.declarations import AboveZero, Steps, Words
 from xmcbench.methods.encoder.pretrained_encoder import PretrainedEncoder
-from xmcbench.methods.presets.rts import CHOICES, PRESETS
+from xmcbench.methods.presets import CHOICES, PRESETS
 
 if TYPE_CHECKING:
-    from xmcbench import Texts
     from xmcbench.methods.encoder.tower import Tower
 
 _PAPER = "Zhang et al. 2022"
@@ -30,14 +30,14 @@ class RTS(PretrainedEncoder):
     """
 
     title = "RTS"
-    presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
+    presets: ClassVar = PRESETS["rts"]
+    choices: ClassVar = CHOICES["rts"]
 
-    steps: Annotated[int, Ge(0), Unit("steps"), Doc("number of steps of the training without pairs")] = 10_000
+    steps: Annotated[Steps, Doc("number of steps of the training without pairs")] = 10_000
     batch: Annotated[int, Ge(2), Unit("pairs"), Doc("pairs per step, over all processes", _PAPER)] = 384
-    learning_rate: Annotated[float, Gt(0), Doc("highest learning rate", _PAPER)] = 5e-5
-    min_words: Annotated[int, Ge(1), Unit("words"), Doc("minimum length of a segment", _PAPER)] = 40
-    max_words: Annotated[int, Ge(1), Unit("words"), Doc("maximum length of a segment", _PAPER)] = 80
+    learning_rate: Annotated[AboveZero, Doc("highest learning rate", _PAPER)] = 5e-5
+    min_words: Annotated[Words, Doc("minimum length of a segment", _PAPER)] = 40
+    max_words: Annotated[Words, Doc("maximum length of a segment", _PAPER)] = 80
 
     def require(self) -> None:
         """Raise UsageError where no segment has as many words as it needs, and as other encoders do."""
@@ -51,7 +51,7 @@ class RTS(PretrainedEncoder):
         """Train on segments, titles and labels."""
         from xmcbench.methods.encoder.segments import RandomSegments, SegmentCorpus
 
-        lengths = tower.fitting(self.instance_length), tower.fitting(self.label_length)
+        lengths = tower.limit(self.instance_length), tower.limit(self.label_length)
         corpus = SegmentCorpus(raw_X, raw_Y, tower.tokenizers, lengths)
         words = self.min_words, self.max_words
         task = RandomSegments(corpus, words, self.batch, tower.temperature, self.seed)

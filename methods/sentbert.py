@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from xmcbench.methods.encoder.dual_encoder import DualEncoder
-from xmcbench.methods.presets.sentbert import CHOICES, PRESETS
+from xmcbench.methods.presets import CHOICES, PRESETS
 
 
 class SentBERT(DualEncoder):
@@ -18,5 +18,5 @@ class SentBERT(DualEncoder):
     """
 
     title = "SentBERT"
-    presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
+    presets: ClassVar = PRESETS["sentbert"]
+    choices: ClassVar = CHOICES["sentbert"]

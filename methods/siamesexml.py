@@ -6,17 +6,26 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
-from annotated_types import Ge, Gt, Interval, Unit
 
-from xmcbench import Doc, Method, TopK
+from xmcbench import Doc, Method, Texts, TopK
+from xmcbench.methods.declarations import (
+    AboveZero,
+    Documents,
+    Labels,
+    Natural,
+    Positive,
+    Probability,
+    Share,
+    ShareBelowOne,
+    Words,
+)
 from xmcbench.methods.deepxml.bags import ROWS, VECTORS
-from xmcbench.methods.presets.siamesexml import CHOICES, PRESETS
+from xmcbench.methods.presets import CHOICES, PRESETS
 
 if TYPE_CHECKING:
     import torch
     from scipy.sparse import csr_matrix
 
-    from xmcbench import Texts
     from xmcbench.methods.deepxml.bags import Bags
 
 _PAPER = "SiameseXML, section 5 and its code"
@@ -52,64 +61,47 @@ class SiameseXML(Method):
     described: ClassVar[tuple[str, ...]] = ("epochs", "batch")
     needs: ClassVar = {"gpu": 1}
     packages: ClassVar = {"torch": "torch", "numba": "numba"}
-    presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
+    presets: ClassVar = PRESETS["siamesexml"]
+    choices: ClassVar = CHOICES["siamesexml"]
 
     vectors: Annotated[str, VECTORS] = "random"
-    dimensions: Annotated[int, Ge(1), Doc("length of a vector; given ones have their own", _PAPER)] = 512
-    min_count: Annotated[int, Ge(1), Doc("minimum number of occurrences of a word in the vocabulary")] = 2
-    max_words: Annotated[
-        int, Ge(1), Unit("words"), Doc("maximum size of the vocabulary; the most frequent words are kept")
-    ] = 500_000
+    dimensions: Annotated[Positive, Doc("length of a vector; given ones have their own", _PAPER)] = 512
+    min_count: Annotated[Positive, Doc("minimum number of occurrences of a word in the vocabulary")] = 2
+    max_words: Annotated[Words, Doc("maximum size of the vocabulary; the most frequent words are kept")] = 500_000
     dropout: Annotated[
-        float,
-        Interval(ge=0, lt=1),
-        Doc("share of the summed vector that training drops; the code has 0", "LF-Debian-20K-dev"),
+        ShareBelowOne, Doc("share of the summed vector that training drops; the code has 0", "LF-Debian-20K-dev")
     ] = 0.5
     batch: Annotated[
-        int,
-        Ge(1),
-        Unit("labels"),
-        Doc("maximum number of labels in a step of the encoder's training; the paper has 4,095"),
+        Labels, Doc("maximum number of labels in a step of the encoder's training; the paper has 4,095")
     ] = 1024
-    epochs: Annotated[int, Ge(0), Doc("passes of the encoder's training over the labels with a pair", _PAPER)] = 50
-    learning_rate: Annotated[float, Gt(0), Doc("learning rate of the encoder's training", _PAPER)] = 0.01
-    negatives: Annotated[
-        int, Ge(1), Unit("documents"), Doc("negatives of a label in a step: the most similar ones", _PAPER)
-    ] = 2
-    c: Annotated[float, Interval(gt=0, lt=1), Doc("probability of a pair at cosine 1", _PAPER)] = 0.9
-    d: Annotated[float, Gt(0), Doc("how fast the probability of a pair falls with the cosine", _PAPER)] = 1.5
+    epochs: Annotated[Natural, Doc("passes of the encoder's training over the labels with a pair", _PAPER)] = 50
+    learning_rate: Annotated[AboveZero, Doc("learning rate of the encoder's training", _PAPER)] = 0.01
+    negatives: Annotated[Documents, Doc("negatives of a label in a step: the most similar ones", _PAPER)] = 2
+    c: Annotated[Probability, Doc("probability of a pair at cosine 1", _PAPER)] = 0.9
+    d: Annotated[AboveZero, Doc("how fast the probability of a pair falls with the cosine", _PAPER)] = 1.5
     shortlist: Annotated[
-        int,
-        Ge(1),
-        Unit("labels"),
-        Doc("nearest labels of a document; classifiers are trained on those that have a pair"),
+        Labels, Doc("nearest labels of a document; classifiers are trained on those that have a pair")
     ] = 100
     classifier_epochs: Annotated[
-        int, Ge(0), Doc("passes of the classifiers' training over the documents with a pair", _PAPER)
+        Natural, Doc("passes of the classifiers' training over the documents with a pair", _PAPER)
     ] = 20
     classifier_rate: Annotated[
-        float, Gt(0), Doc("learning rate of the classifiers' training; the paper has 2e-4", "LF-Debian-20K-dev")
+        AboveZero, Doc("learning rate of the classifiers' training; the paper has 2e-4", "LF-Debian-20K-dev")
     ] = 5e-4
     classifier_dropout: Annotated[
-        float,
-        Interval(ge=0, lt=1),
-        Doc("share of a document's vector that the classifiers' training drops", "LF-Debian-20K-dev"),
+        ShareBelowOne, Doc("share of a document's vector that the classifiers' training drops", "LF-Debian-20K-dev")
     ] = 0.5
-    classifier_c: Annotated[float, Interval(gt=0, lt=1), Doc("c, for the classifiers", _PAPER)] = 0.75
-    classifier_d: Annotated[float, Gt(0), Doc("d, for the classifiers", _PAPER)] = 3.0
+    classifier_c: Annotated[Probability, Doc("c, for the classifiers", _PAPER)] = 0.75
+    classifier_d: Annotated[AboveZero, Doc("d, for the classifiers", _PAPER)] = 3.0
     threshold: Annotated[
-        float,
-        Interval(ge=0, lt=1),
+        ShareBelowOne,
         Doc(
             "a wrong label less probable than this costs the classifiers nothing; the code leaves out losses below "
             "0.05 d, which is 0.1393",
             "LF-Debian-20K-dev",
         ),
     ] = 0.05
-    fusion: Annotated[
-        float, Interval(ge=0, le=1), Doc("share of the classifiers in the score", "LF-Debian-20K-dev")
-    ] = 0.75
+    fusion: Annotated[Share, Doc("share of the classifiers in the score", "LF-Debian-20K-dev")] = 0.75
 
     def describe(self) -> str:
         """The training budget."""
@@ -121,10 +113,10 @@ class SiameseXML(Method):
 
         from xmcbench.methods.deepxml.bags import Tokens
         from xmcbench.methods.deepxml.network import BagEncoder
-        from xmcbench.methods.encoder.hardware import chosen_device
+        from xmcbench.methods.encoder.hardware import choose_device
 
         assert pairs is not None, "supervision is required"
-        self._device = chosen_device(self.compute.device)
+        self._device = choose_device(self.compute.device)
         self._tokens = Tokens.of([raw_X, raw_Y], self.min_count, self.max_words)
         corpora = [raw_X, raw_Y]
         vectors = self._tokens.vectors(self.vectors, self.dimensions, corpora, self.artifacts, self.seed, self.notes)
@@ -146,7 +138,7 @@ class SiameseXML(Method):
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the largest score."""
-        from xmcbench.methods.dense.search import Index
+        from xmcbench.methods.dense.search import Index, renumber
 
         labels = np.flatnonzero(self._known).astype(np.int32)
         search = Index(self._labels[labels], device=self._device, seed=self.seed).search(k)
@@ -159,20 +151,15 @@ class SiameseXML(Method):
                 yield TopK.joined([], k, len(bags))
                 continue
             found = TopK.joined(search.batches(self._encoder.embed(bags)), k, len(bags))
-            kept = known[:, None] & (found.indices >= 0)
-            yield TopK(
-                np.where(kept, labels[found.indices], -1).astype(np.int32),
-                np.where(kept, found.scores, -np.inf).astype(np.float32),
-            )
+            yield renumber(found, labels, known)
         self.notes["instances_without_a_known_token"] = unknown
         self.notes["search"] = search.note()
 
     def _train_encoder(self, documents: Bags, labels: Bags, pairs: csr_matrix) -> None:
         import torch
 
-        from xmcbench.methods.deepxml.losses import contrastive_loss
-        from xmcbench.methods.deepxml.products import chosen_products
-        from xmcbench.methods.deepxml.training import shuffled, train
+        from xmcbench.methods.deepxml.classifiers import contrastive_loss, select_products
+        from xmcbench.methods.deepxml.network import shuffle, train
 
         by_label = pairs.T.tocsr()
         seen = np.flatnonzero(np.diff(by_label.indptr))
@@ -191,12 +178,12 @@ class SiameseXML(Method):
             chosen = torch.cat([rows, places_of], dim=1)
             kept = torch.cat([torch.ones_like(rows, dtype=torch.bool), hardest > -torch.inf], dim=1)
             positive = (chosen == rows)[kept]
-            cosines = chosen_products(every, anchors, others, rows.expand_as(chosen)[kept], chosen[kept])
+            cosines = select_products(every, anchors, others, rows.expand_as(chosen)[kept], chosen[kept])
             return contrastive_loss(cosines, positive, self.c, self.d) / len(drawn)
 
         curve = train(
             [(self._encoder, self.learning_rate)],
-            shuffled(len(seen), self.batch, self.seed),
+            shuffle(len(seen), self.batch, self.seed),
             loss_of,
             epochs=self.epochs,
             seed=self.seed,
@@ -206,24 +193,18 @@ class SiameseXML(Method):
     def _classifiers(self, documents: Bags, labels: np.ndarray, pairs: csr_matrix) -> np.ndarray:
         from functools import partial
 
-        from xmcbench.methods.deepxml.classifiers import shortlisted, trained_classifiers
-        from xmcbench.methods.deepxml.losses import contrastive_loss
+        from xmcbench.methods.deepxml.classifiers import contrastive_loss, train_on_nearest
 
-        embedded = self._encoder.embed(documents)
-        said: dict[str, object] = {}
-        candidates, true = shortlisted(embedded, labels, pairs, self.shortlist, self.seed, self._device, said)
-        trained, curve = trained_classifiers(
-            embedded,
+        trained, self.notes["classifiers"] = train_on_nearest(
+            self._encoder.embed(documents),
             labels,
-            candidates,
-            true,
+            pairs,
             partial(contrastive_loss, c=self.classifier_c, d=self.classifier_d, threshold=self.threshold),
-            batch=256,
+            self.shortlist,
             epochs=self.classifier_epochs,
             rate=self.classifier_rate,
             dropout=self.classifier_dropout,
             seed=self.seed,
             device=self._device,
         )
-        self.notes["classifiers"] = {"losses": ["contrastive"], "curve": curve, **said}
         return trained

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from annotated_types import Ge, Gt, Unit
+from annotated_types import Ge, Unit
 
-from xmcbench import Doc
+from xmcbench import Doc, Texts
+from xmcbench.methods.declarations import AboveZero, Steps
 from xmcbench.methods.encoder.pretrained_encoder import PretrainedEncoder
-from xmcbench.methods.presets.simcse import CHOICES, PRESETS
+from xmcbench.methods.presets import CHOICES, PRESETS
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from xmcbench import Texts
     from xmcbench.methods.encoder.tower import Tower
 
 
@@ -27,18 +27,18 @@ class SimCSE(PretrainedEncoder):
     """
 
     title = "SimCSE"
-    presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
+    presets: ClassVar = PRESETS["simcse"]
+    choices: ClassVar = CHOICES["simcse"]
     _projection: ClassVar[bool] = True
 
-    steps: Annotated[int, Ge(0), Unit("steps"), Doc("number of steps of the training without pairs")] = 10_000
+    steps: Annotated[Steps, Doc("number of steps of the training without pairs")] = 10_000
     batch: Annotated[
         int,
         Ge(2),
         Unit("documents"),
         Doc("documents per step, over all processes", "SimCSE, appendix A, for BERT-base"),
     ] = 64
-    learning_rate: Annotated[float, Gt(0), Doc("highest learning rate", "SimCSE, appendix A, for BERT-base")] = 3e-5
+    learning_rate: Annotated[AboveZero, Doc("highest learning rate", "SimCSE, appendix A, for BERT-base")] = 3e-5
 
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
         """Train on the documents alone."""

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
-from annotated_types import Interval
-
-from xmcbench import Method
-from xmcbench.methods.presets.tfidf import CHOICES, PRESETS
-from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
-from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
+from xmcbench import Texts, TopK
+from xmcbench.methods.presets import CHOICES, PRESETS
+from xmcbench.methods.sparse.features import FeatureMethod
 from xmcbench.methods.sparse.search import PACKAGES
-from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from xmcbench import Texts, TopK
 
-
-class Tfidf(Method):
+class Tfidf(FeatureMethod):
     """Inner product of TF-IDF vectors of instance and label (MACLR section 4.1, baseline TF-IDF).
 
     The vectorizer is fitted on the training texts and the label texts; pairs are not used. A label that shares
@@ -31,23 +25,12 @@ class Tfidf(Method):
     supervision = "unused"
     deterministic = True
     packages: ClassVar = PACKAGES
-    presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
-
-    vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
-    ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
-    max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 1.0
-    analyzer: Annotated[Analyzer | None, ANALYZER] = None
-
-    def require(self) -> None:
-        """Raise Unavailable where the analyzer needs a package that is not installed."""
-        require_analyzer(self.analyzer)
+    presets: ClassVar = PRESETS["tfidf"]
+    choices: ClassVar = CHOICES["tfidf"]
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Fit the vectorizer, or take it from the store."""
-        self._features = AnalyzedFeatures.shared(
-            self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df, self.analyzer
-        )
+        self._features = self._shared_features(raw_X, raw_Y)
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k nearest labels of each text, by inner product."""

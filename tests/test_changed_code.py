@@ -206,7 +206,7 @@ assert "torch" not in sys.modules
 def test_a_constant_of_a_loss_gives_other_keys_to_what_trains_with_it(tree):
     """Methods trained by changed code have other artifacts and are stale, which is found without training or import."""
     before = json.loads(tree.python("-c", KEYS))
-    tree.change("methods/encoder/losses.py", "candidates.T / temperature", "candidates.T / (2 * temperature)")
+    tree.change("methods/encoder/contrastive.py", "candidates.T / temperature", "candidates.T / (2 * temperature)")
     after = json.loads(tree.python("-c", KEYS))
     for place in (0, 1):
         changed = {name for name in before if before[name][place] != after[name][place]}

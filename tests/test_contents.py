@@ -101,7 +101,7 @@ def test_the_two_names_of_weights_that_are_verified_need_no_content():
 def test_a_model_of_the_hub_counts_by_its_commit(tmp_path, monkeypatch):
     snapshot = tmp_path / "snapshots" / COMMIT
     snapshot.mkdir(parents=True)
-    monkeypatch.setattr(hub, "_cached", lambda model: snapshot if model == "mine/model" else None)
+    monkeypatch.setattr(hub, "_find_cached", lambda model: snapshot if model == "mine/model" else None)
     assert model_input("model", "mine/model") == {"model": f"mine/model@{COMMIT}"}
     assert model_input("model", "mine/other") == {}, "offline, its commit is not known"
 
@@ -110,13 +110,13 @@ def test_a_model_that_is_not_downloaded_counts_by_the_commit_of_the_hub(monkeypa
     import huggingface_hub
     from huggingface_hub import constants
 
-    hub._asked.cache_clear()
+    hub._ask.cache_clear()
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(hub, "_cached", lambda model: None)
+    monkeypatch.setattr(hub, "_find_cached", lambda model: None)
     answer = SimpleNamespace(model_info=lambda model, timeout: SimpleNamespace(sha=COMMIT))
     monkeypatch.setattr(huggingface_hub, "HfApi", lambda: answer)
     assert model_input("model", "mine/model") == {"model": f"mine/model@{COMMIT}"}
-    hub._asked.cache_clear()
+    hub._ask.cache_clear()
 
 
 def test_without_the_client_of_the_hub_its_models_count_by_their_name(monkeypatch):

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
-from annotated_types import Ge, Gt, Interval, Le, Unit
+from annotated_types import Ge, Le, Unit
 
-from xmcbench import Doc, Method, TopK
-from xmcbench.methods.astec.shortlist import Shortlists, cosines
+from xmcbench import Doc, Method, Texts, TopK
+from xmcbench.methods.astec.shortlist import Ranking, Shortlists, cosines
+from xmcbench.methods.declarations import AboveZero, Documents, Labels, Natural, Positive, Share, ShareBelowOne, Words
 from xmcbench.methods.deepxml.bags import ROWS, VECTORS
-from xmcbench.methods.presets.astec import CHOICES, PRESETS
+from xmcbench.methods.dense.search import renumber
+from xmcbench.methods.presets import CHOICES, PRESETS
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from xmcbench import Texts
     from xmcbench.methods.deepxml.bags import Bags
 
 _PAPER = "DeepXML, sections 3 and 4"
@@ -57,15 +58,13 @@ class Astec(Method):
     described: ClassVar[tuple[str, ...]] = ("epochs",)
     needs: ClassVar = {"gpu": 1}
     packages: ClassVar = {"torch": "torch", "numba": "numba"}
-    presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
+    presets: ClassVar = PRESETS["astec"]
+    choices: ClassVar = CHOICES["astec"]
 
     vectors: Annotated[str, VECTORS] = "random"
-    dimensions: Annotated[int, Ge(1), Doc("length of a vector; given ones have their own", "LF-Debian-20K-dev")] = 2048
-    min_count: Annotated[int, Ge(1), Doc("minimum number of occurrences of a word in the vocabulary")] = 2
-    max_words: Annotated[
-        int, Ge(1), Unit("words"), Doc("maximum size of the vocabulary; the most frequent words are kept")
-    ] = 500_000
+    dimensions: Annotated[Positive, Doc("length of a vector; given ones have their own", "LF-Debian-20K-dev")] = 2048
+    min_count: Annotated[Positive, Doc("minimum number of occurrences of a word in the vocabulary")] = 2
+    max_words: Annotated[Words, Doc("maximum size of the vocabulary; the most frequent words are kept")] = 500_000
     surrogates: Annotated[
         int,
         Ge(1),
@@ -74,52 +73,40 @@ class Astec(Method):
         Doc("maximum number of clusters of labels; there are at most half as many as labels with a pair", _PAPER),
     ] = 65_536
     walk: Annotated[int, Ge(1), Unit("steps"), Doc("length of the random walk from each label", _PAPER)] = 50
-    restart: Annotated[float, Interval(ge=0, le=1), Doc("probability that the walk returns to its label", _PAPER)] = 0.2
-    walk_labels: Annotated[
-        int, Ge(1), Unit("labels"), Doc("number of labels, the most visited, that a label is smoothed with", _PAPER)
-    ] = 10
-    dropout: Annotated[float, Interval(ge=0, lt=1), Doc("share of the summed vector that training drops", _PAPER)] = 0.5
-    batch: Annotated[int, Ge(1), Unit("documents"), Doc("documents in a step of a training", _PAPER)] = 255
+    restart: Annotated[Share, Doc("probability that the walk returns to its label", _PAPER)] = 0.2
+    walk_labels: Annotated[Labels, Doc("number of labels, the most visited, that a label is smoothed with", _PAPER)] = (
+        10
+    )
+    dropout: Annotated[ShareBelowOne, Doc("share of the summed vector that training drops", _PAPER)] = 0.5
+    batch: Annotated[Documents, Doc("documents in a step of a training", _PAPER)] = 255
     epochs: Annotated[
-        int, Ge(0), Doc("passes of the encoder's training over the documents with a pair", "LF-Debian-20K-dev")
+        Natural, Doc("passes of the encoder's training over the documents with a pair", "LF-Debian-20K-dev")
     ] = 30
-    learning_rate: Annotated[float, Gt(0), Doc("learning rate of the predictor of surrogate labels", _PAPER)] = 0.02
+    learning_rate: Annotated[AboveZero, Doc("learning rate of the predictor of surrogate labels", _PAPER)] = 0.02
     encoder_rate: Annotated[
-        float,
-        Gt(0),
+        AboveZero,
         Doc("learning rate of the encoder; at learning_rate the vectors of rare words fit noise", "LF-Debian-20K-dev"),
     ] = 2e-4
-    shortlist: Annotated[
-        int, Ge(1), Unit("labels"), Doc("labels with the nearest mean documents that are scored", _PAPER)
-    ] = 500
-    neighbors: Annotated[
-        int, Ge(1), Unit("documents"), Doc("nearest training documents, whose labels are scored too")
-    ] = 20
+    shortlist: Annotated[Labels, Doc("labels with the nearest mean documents that are scored", _PAPER)] = 500
+    neighbors: Annotated[Documents, Doc("nearest training documents, whose labels are scored too")] = 20
     negatives: Annotated[
-        int,
-        Ge(1),
-        Unit("labels"),
-        Doc("labels of the shortlist per document, and own ones, on which the classifiers are trained"),
+        Labels, Doc("labels of the shortlist per document, and own ones, on which the classifiers are trained")
     ] = 100
     random_labels: Annotated[
         int, Ge(0), Unit("labels"), Doc("labels drawn at random per document on which they are trained too")
     ] = 10
     classifier_epochs: Annotated[
-        int, Ge(0), Doc("passes of the classifiers' training over the documents with a pair", _PAPER)
+        Natural, Doc("passes of the classifiers' training over the documents with a pair", _PAPER)
     ] = 20
     classifier_rate: Annotated[
-        float, Gt(0), Doc("learning rate of the classifiers' training; the paper has 5e-4", "LF-Debian-20K-dev")
+        AboveZero, Doc("learning rate of the classifiers' training; the paper has 5e-4", "LF-Debian-20K-dev")
     ] = 2e-4
     classifier_dropout: Annotated[
-        float,
-        Interval(ge=0, lt=1),
-        Doc("share of a document's vector that the classifiers' training drops", "LF-Debian-20K-dev"),
+        ShareBelowOne, Doc("share of a document's vector that the classifiers' training drops", "LF-Debian-20K-dev")
     ] = 0.5
-    scale: Annotated[float, Gt(0), Doc("factor of the cosine of document and classifier", "LF-Debian-20K-dev")] = 20.0
-    votes: Annotated[
-        float, Interval(ge=0, le=1), Doc("share of the votes of the nearest documents in the nearness of a label")
-    ] = 0.5
-    fusion: Annotated[float, Interval(ge=0, le=1), Doc("share of the classifiers in the score")] = 0.1
+    scale: Annotated[AboveZero, Doc("factor of the cosine of document and classifier", "LF-Debian-20K-dev")] = 20.0
+    votes: Annotated[Share, Doc("share of the votes of the nearest documents in the nearness of a label")] = 0.5
+    fusion: Annotated[Share, Doc("share of the classifiers in the score")] = 0.1
     reranker: Annotated[
         bool, Doc("train classifiers once more, on the labels that the others rank first, and add their score", _PAPER)
     ] = False
@@ -134,10 +121,10 @@ class Astec(Method):
 
         from xmcbench.methods.deepxml.bags import Tokens
         from xmcbench.methods.deepxml.network import BagEncoder
-        from xmcbench.methods.encoder.hardware import chosen_device
+        from xmcbench.methods.encoder.hardware import choose_device
 
         assert pairs is not None, "supervision is required"
-        self._device = chosen_device(self.compute.device)
+        self._device = choose_device(self.compute.device)
         self._tokens = Tokens.of([raw_X, raw_Y], self.min_count, self.max_words)
         corpora = [raw_X, raw_Y]
         vectors = self._tokens.vectors(self.vectors, self.dimensions, corpora, self.artifacts, self.seed, self.notes)
@@ -155,22 +142,16 @@ class Astec(Method):
             torch.manual_seed(self.seed)
             self._encoder = BagEncoder(vectors, self.dropout).to(self._device)
             self._train_encoder(documents, known)
-            self._near = Shortlists(
-                self._encoder.embed(documents),
-                known,
-                labels=self.shortlist,
-                neighbors=self.neighbors,
-                votes=self.votes,
-                device=self._device,
-                seed=self.seed,
-            )
+            embedded = self._encoder.embed(documents)
+            sizes = self.shortlist, self.neighbors, self.votes
+            self._near = Shortlists(embedded, known, *sizes, device=self._device, seed=self.seed)
             self._train_classifiers("classifiers")
             if self.reranker:
                 self._train_classifiers("reranker")
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels of the shortlist with the largest score."""
-        ranking = self._near.ranking(k) if len(self._seen) else None
+        ranking = Ranking(self._near, k) if len(self._seen) else None
         unknown = 0
         for start in range(0, len(raw_X), ROWS):
             bags = self._tokens.bags(raw_X[start : start + ROWS])
@@ -179,12 +160,7 @@ class Astec(Method):
             if ranking is None:
                 yield TopK.joined([], k, len(bags))
                 continue
-            ranked = ranking.of(self._encoder.embed(bags), self._score)
-            kept = known[:, None] & (ranked.indices >= 0)
-            yield TopK(
-                np.where(kept, self._seen[ranked.indices], -1).astype(np.int32),
-                np.where(kept, ranked.scores, -np.inf).astype(np.float32),
-            )
+            yield renumber(ranking.of(self._encoder.embed(bags), self._score), self._seen, known)
         self.notes["instances_without_a_known_token"] = unknown
         if ranking is not None:
             self.notes["search"] = ranking.notes()
@@ -193,7 +169,9 @@ class Astec(Method):
         """The score of pairs of a document and a seen label by what is trained so far; before that, the nearness."""
         if not self._classifiers:
             return nearness
-        first, *others = (_sigmoid(self.scale * (cosines(documents, each[labels]) - 0.5)) for each in self._classifiers)
+        first, *others = (
+            _sigmoid(self.scale * (cosines(documents, classifiers[labels]) - 0.5)) for classifiers in self._classifiers
+        )
         score: np.ndarray = self.fusion * first + (1 - self.fusion) * _sigmoid(nearness)
         for other in others:
             score = score + other
@@ -203,27 +181,12 @@ class Astec(Method):
         from xmcbench.methods.astec.training import train_encoder
         from xmcbench.methods.deepxml.surrogate import surrogate_pairs
 
-        surrogates = surrogate_pairs(
-            documents,
-            pairs,
-            len(self._tokens.vocabulary),
-            clusters=self.surrogates,
-            walk=self.walk,
-            restart=self.restart,
-            kept=self.walk_labels,
-            seed=self.seed,
-        )
-        curve = train_encoder(
-            self._encoder,
-            documents,
-            surrogates,
-            batch=self.batch,
-            epochs=self.epochs,
-            encoder_rate=self.encoder_rate,
-            rate=self.learning_rate,
-            seed=self.seed,
-            device=self._device,
-        )
+        walk: dict[str, Any] = {"walk": self.walk, "restart": self.restart, "kept": self.walk_labels}
+        tokens = len(self._tokens.vocabulary)
+        surrogates = surrogate_pairs(documents, pairs, tokens, clusters=self.surrogates, **walk, seed=self.seed)
+        rates = self.encoder_rate, self.learning_rate
+        sizes = self.batch, self.epochs
+        curve = train_encoder(self._encoder, documents, surrogates, rates, *sizes, self.seed, self._device)
         self.notes["surrogates"] = surrogates.shape[1]
         self.notes["encoder"] = {"losses": ["surrogate"], "curve": curve}
 
@@ -232,12 +195,10 @@ class Astec(Method):
         from xmcbench.methods.astec.training import train_classifiers
 
         size = min(self.negatives, len(self._seen))
-        ranked, said = self._near.ranked_documents(size, self._score)
+        ranked, said = self._near.rank_documents(size, self._score)
+        near = self._near
         trained, curve = train_classifiers(
-            self._near.documents,
-            self._near.means,
-            self._near.pairs,
-            ranked,
+            *(near.documents, near.means, near.pairs, ranked),
             random_labels=self.random_labels,
             scale=self.scale,
             batch=self.batch,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xmcbench import TopK
 from xmcbench.methods.deepxml.bags import ROWS
 from xmcbench.methods.dense.search import Index
-from xmcbench.methods.neighbors.voting import voted
+from xmcbench.methods.sparse.search import count_votes
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -23,42 +23,25 @@ _FLOATS = 16_000_000
 
 
 class Shortlists:
-    """What is near to a document. The documents and the labels' means are indexed once, for all uses."""
+    """Labels and documents near to a document. The documents and the labels' means are indexed once, for all uses."""
 
     def __init__(
-        self,
-        documents: np.ndarray,
-        pairs: csr_matrix,
-        *,
-        labels: int,
-        neighbors: int,
-        votes: float,
-        device: str,
-        seed: int,
+        self, documents: np.ndarray, pairs: csr_matrix, labels: int, neighbors: int, votes: float, **options: Any
     ) -> None:
-        """documents: float32 [N, d] of length 1. pairs: binary CSR [N, L], every label with a pair. labels: how many of
-        them, those with the nearest means, a shortlist has. neighbors: near documents whose labels it has too. votes:
-        their share in the nearness. seed: of the searches.
-        """
+        """Index documents, float32 [N, d] of length 1, with their pairs, binary CSR [N, L], every label with a pair.
+        labels: size of a shortlist by the nearest means. neighbors: near documents whose labels it has too; votes:
+        their share in the nearness. options: of ``Index``."""
         self.documents, self.pairs, self.neighbors = documents, pairs, neighbors
         means = pairs.T.tocsr() @ documents
         self.means = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
         self.labels, self.votes = labels, votes
-        self.near_documents = Index(documents, device=device, seed=seed)
-        self.near_means = Index(self.means, device=device, seed=seed)
+        self.near_documents = Index(documents, **options)
+        self.near_means = Index(self.means, **options)
 
-    def ranking(self, k: int, own: bool = False) -> Ranking:
-        """The k best labels of shortlists of k labels or more. own: the queries will be all documents, in order, and
-        none is its own neighbor.
-        """
-        return Ranking(self, k, own)
-
-    def ranked_documents(self, k: int, score: Score) -> tuple[np.ndarray, dict[str, object]]:
-        """The k best labels of each document, which is not its own neighbor: int32 [N, k], -1 for none.
-
-        Also returns the notes of the searches.
-        """
-        ranking = self.ranking(k, own=True)
+    def rank_documents(self, k: int, score: Score) -> tuple[np.ndarray, dict[str, object]]:
+        """Return the k best labels of each document, not its own neighbor, int32 [N, k], -1 for none, and the searches'
+        notes."""
+        ranking = Ranking(self, k, own=True)
         parts = (
             ranking.of(self.documents[start : start + ROWS], score) for start in range(0, len(self.documents), ROWS)
         )
@@ -66,9 +49,10 @@ class Shortlists:
 
 
 class Ranking:
-    """One use of the shortlists. Queries come in one part or several."""
+    """One use of the shortlists, for k labels or more of each. Queries come in one part or several."""
 
-    def __init__(self, near: Shortlists, k: int, own: bool) -> None:
+    def __init__(self, near: Shortlists, k: int, own: bool = False) -> None:
+        """own: queries are all documents, in order, and none is its own neighbor."""
         self._near, self._k, self._own, self._row = near, k, own, 0
         # Each document is likely to be its own nearest neighbor.
         self._documents = near.near_documents.search(near.neighbors + own)
@@ -82,7 +66,7 @@ class Ranking:
         if self._own:
             near = without_own(near, np.arange(self._row, self._row + len(queries)))
             self._row += len(queries)
-        listed = self._listed(near, means)
+        listed = self._list_labels(near, means)
         rows = np.repeat(np.arange(len(queries)), np.diff(listed.indptr))
         step = max(1, _FLOATS // queries.shape[1])
         for start in range(0, listed.nnz, step):
@@ -94,14 +78,14 @@ class Ranking:
         return TopK.from_scores(listed.astype(np.float32), self._k)
 
     def notes(self) -> dict[str, object]:
-        """What a record says of the searches, by what is searched."""
+        """Notes of the searches for a record, by the items that are searched."""
         return {"documents": self._documents.note(), "labels": self._means.note()}
 
-    def _listed(self, near: TopK, means: TopK) -> csr_matrix:
+    def _list_labels(self, near: TopK, means: TopK) -> csr_matrix:
         """The shortlists: CSR float64 [n, L] of the votes of the near documents."""
         from scipy.sparse import coo_matrix
 
-        votes = voted(near, self._near.pairs, power=2.0).tocoo()
+        votes = count_votes(near, self._near.pairs, power=2.0).tocoo()
         others = means.pairs(len(self._near.means)).tocoo()
         rows, labels = np.concatenate([votes.row, others.row]), np.concatenate([votes.col, others.col])
         # Zeros stay: they are labels of the shortlist that no neighbor has.
@@ -109,13 +93,11 @@ class Ranking:
 
 
 def without_own(near: TopK, rows: np.ndarray) -> TopK:
-    """The neighbors without the documents themselves, which are these rows: [n, k] become [n, k - 1].
-
-    Where more documents than k are equal, a document may not be among its neighbors: the last one is left out.
-    """
+    """The neighbors without the documents themselves, which are these rows: [n, k] become [n, k - 1]. Where more
+    documents than k are equal, a document may not be among its neighbors: the last one is left out."""
     left_out = near.indices == rows[:, None]
     left_out[~left_out.any(axis=1), -1] = True
-    kept = [each[~left_out].reshape(len(near), near.k - 1) for each in (near.indices, near.scores)]
+    kept = [array[~left_out].reshape(len(near), near.k - 1) for array in (near.indices, near.scores)]
     return TopK(*kept)
 
 

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 from torch import nn
 
 from xmcbench.methods.deepxml.bags import ROWS, Bags
-from xmcbench.methods.deepxml.classifiers import candidate_labels, trained_classifiers
-from xmcbench.methods.deepxml.network import BagEncoder
-from xmcbench.methods.deepxml.training import shuffled, train
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+from xmcbench.methods.deepxml.classifiers import candidate_labels, fit_classifiers
+from xmcbench.methods.deepxml.network import BagEncoder, shuffle, train
 
 
 def train_encoder(
     encoder: BagEncoder,
     documents: Bags,
     surrogates: csr_matrix,
-    *,
+    rates: tuple[float, float],
     batch: int,
     epochs: int,
-    encoder_rate: float,
-    rate: float,
     seed: int,
     device: str,
 ) -> list[list[float]]:
-    """Train the encoder in place to predict the surrogates, by a linear layer with binary cross-entropy.
-
-    surrogates: binary CSR float32 [N, K]. rate: of the layer. Returns what ``train`` does, and raises what it raises.
-    """
+    """Train the encoder in place to predict the surrogates, by a linear layer with binary cross-entropy. surrogates:
+    binary CSR float32 [N, K]. rates: of the encoder and of the layer. Returns what ``train`` does, and raises what it
+    raises."""
     head = nn.Linear(encoder.residual.out_features, surrogates.shape[1]).to(device)
     # Each cluster starts at its own frequency. From 0 the first steps would push all outputs down at once, and the
     # vectors of all documents with them.
@@ -44,10 +38,10 @@ def train_encoder(
         true = torch.from_numpy(surrogates[rows].toarray()).to(device)
         return nn.functional.binary_cross_entropy_with_logits(logits, true, reduction="sum") / len(rows)
 
-    batches = shuffled(len(documents), batch, seed)
+    batches = shuffle(len(documents), batch, seed)
     # One cluster of all labels teaches nothing.
     epochs = epochs if surrogates.shape[1] > 1 else 0
-    return train([(encoder, encoder_rate), (head, rate)], batches, loss_of, epochs=epochs, seed=seed)
+    return train([(encoder, rates[0]), (head, rates[1])], batches, loss_of, epochs=epochs, seed=seed)
 
 
 def train_classifiers(
@@ -58,19 +52,13 @@ def train_classifiers(
     *,
     random_labels: int,
     scale: float,
-    batch: int,
-    epochs: int,
-    rate: float,
-    dropout: float,
     seed: int,
-    device: str,
+    **options: Any,
 ) -> tuple[np.ndarray, list[list[float]]]:
     """Train one classifier a label from ``start``, by binary cross-entropy: float32 [L, d] of length 1, and the losses.
-
     documents: float32 [N, d] of length 1. pairs: binary CSR [N, L]. near: int32 [N, n], labels that each document is
-    trained on beside its own, -1 for none. random_labels: how many are drawn for each document too, with
-    replacement: one that is drawn twice counts twice. The logit is scale x (cosine - 0.5).
-    """
+    trained on beside its own, -1 for none. random_labels: as many are drawn for each document, with replacement.
+    options: of ``fit_classifiers``."""
     rng = np.random.default_rng(seed)
     drawn = rng.integers(0, len(start), (len(near), random_labels)).astype(np.int32)
     for first in range(0, len(near), ROWS):
@@ -83,16 +71,4 @@ def train_classifiers(
             scale * (cosines - 0.5), positive.float(), reduction="sum"
         )
 
-    return trained_classifiers(
-        documents,
-        start,
-        candidates,
-        true,
-        loss,
-        batch=batch,
-        epochs=epochs,
-        rate=rate,
-        dropout=dropout,
-        seed=seed,
-        device=device,
-    )
+    return fit_classifiers(documents, start, candidates, true, loss, seed=seed, **options)

@@ -7,18 +7,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
-from annotated_types import Ge, Gt, Interval, Unit
+from annotated_types import Ge, Unit
 
-from xmcbench import Doc, Method, TopK
+from xmcbench import Doc, Method, Texts, TopK
+from xmcbench.methods.declarations import AboveZero, Documents, Natural, Positive, ShareBelowOne, Words
 from xmcbench.methods.deepxml.bags import VECTORS
-from xmcbench.methods.presets.attentionxml import CHOICES, PRESETS
+from xmcbench.methods.presets import CHOICES, PRESETS
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from xmcbench import Texts
-    from xmcbench.methods.attentionxml.network import AttentionNetwork
-    from xmcbench.methods.attentionxml.sequences import Sequences
+    from xmcbench.methods.attentionxml.network import AttentionNetwork, Sequences
     from xmcbench.methods.label_tree.tree import Level
 
 _PAPER = "AttentionXML, section 4 and Table 2"
@@ -56,18 +55,16 @@ class AttentionXML(Method):
     described: ClassVar[tuple[str, ...]] = ("epochs", "trees")
     needs: ClassVar = {"gpu": 1}
     packages: ClassVar = {"torch": "torch", "numba": "numba"}
-    presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
+    presets: ClassVar = PRESETS["attentionxml"]
+    choices: ClassVar = CHOICES["attentionxml"]
 
     vectors: Annotated[str, VECTORS] = "glove"
-    dimensions: Annotated[int, Ge(1), Doc("length of a word vector; given ones have their own")] = 128
-    min_count: Annotated[int, Ge(1), Doc("minimum number of occurrences of a word in the vocabulary")] = 2
-    max_words: Annotated[
-        int, Ge(1), Unit("words"), Doc("maximum size of the vocabulary; the most frequent words are kept", _PAPER)
-    ] = 500_000
-    length: Annotated[
-        int, Ge(1), Unit("words"), Doc("known words of a text that are read; the tree is built on all of them")
-    ] = 64
+    dimensions: Annotated[Positive, Doc("length of a word vector; given ones have their own")] = 128
+    min_count: Annotated[Positive, Doc("minimum number of occurrences of a word in the vocabulary")] = 2
+    max_words: Annotated[Words, Doc("maximum size of the vocabulary; the most frequent words are kept", _PAPER)] = (
+        500_000
+    )
+    length: Annotated[Words, Doc("known words of a text that are read; the tree is built on all of them")] = 64
     height: Annotated[int, Ge(0), Unit("levels"), Doc("levels of the tree above that of the labels, at most")] = 1
     branches: Annotated[
         Literal[2, 4, 8, 16, 32, 64, 128],
@@ -75,36 +72,26 @@ class AttentionXML(Method):
     ] = 32
     leaf: Annotated[int, Ge(2), Unit("labels"), Doc("maximum size of a cluster of labels; the paper's M")] = 32
     beam: Annotated[
-        int,
-        Ge(1),
-        Unit("nodes"),
-        Doc("nodes of a level, those ranked first, whose children are scored; the paper's C"),
+        int, Ge(1), Unit("nodes"), Doc("nodes of a level, those ranked first, whose children are scored; the paper's C")
     ] = 16
-    hidden: Annotated[int, Ge(1), Doc("width of the LSTM in each direction")] = 128
-    connected: Annotated[int, Ge(1), Doc("width of the fully connected layer")] = 128
+    hidden: Annotated[Positive, Doc("width of the LSTM in each direction")] = 128
+    connected: Annotated[Positive, Doc("width of the fully connected layer")] = 128
     connected_second: Annotated[
         int | None, Ge(1), Doc("width of a second fully connected layer; none: there is one")
     ] = None
-    word_dropout: Annotated[
-        float, Interval(ge=0, lt=1), Doc("share of the word vectors that training drops", _PAPER)
-    ] = 0.2
-    state_dropout: Annotated[
-        float, Interval(ge=0, lt=1), Doc("share of the states of the LSTM that training drops", _PAPER)
-    ] = 0.5
-    batch: Annotated[int, Ge(1), Unit("documents"), Doc("documents in a step of a training")] = 64
-    epochs: Annotated[
-        int, Ge(0), Doc("passes of the training of each level over the documents with a pair", _PAPER)
-    ] = 10
+    word_dropout: Annotated[ShareBelowOne, Doc("share of the word vectors that training drops", _PAPER)] = 0.2
+    state_dropout: Annotated[ShareBelowOne, Doc("share of the states of the LSTM that training drops", _PAPER)] = 0.5
+    batch: Annotated[Documents, Doc("documents in a step of a training")] = 64
+    epochs: Annotated[Natural, Doc("passes of the training of each level over the documents with a pair", _PAPER)] = 10
     averaged_epochs: Annotated[
-        int,
-        Ge(0),
+        Natural,
         Doc(
             "number of last epochs whose weights are averaged (stochastic weight averaging); 0 or 1: the last weights "
             "are taken. The paper does not say how many"
         ),
     ] = 5
-    learning_rate: Annotated[float, Gt(0), Doc("learning rate, the same in all steps; the paper has 0.001")] = 3e-3
-    trees: Annotated[int, Ge(1), Doc("number of trees whose scores are averaged; the paper has 3")] = 1
+    learning_rate: Annotated[AboveZero, Doc("learning rate, the same in all steps; the paper has 0.001")] = 3e-3
+    trees: Annotated[Positive, Doc("number of trees whose scores are averaged; the paper has 3")] = 1
 
     def describe(self) -> str:
         """The training budget."""
@@ -115,13 +102,13 @@ class AttentionXML(Method):
         import torch
         from scipy.sparse import csr_matrix
 
-        from xmcbench.methods.attentionxml.levels import shallow_levels
-        from xmcbench.methods.attentionxml.sequences import Sequences
+        from xmcbench.methods.attentionxml.network import Sequences
         from xmcbench.methods.deepxml.bags import Tokens
-        from xmcbench.methods.encoder.hardware import chosen_device
+        from xmcbench.methods.encoder.hardware import choose_device
+        from xmcbench.methods.label_tree.tree import shallow_levels
 
         assert pairs is not None, "supervision is required"
-        self._device = chosen_device(self.compute.device)
+        self._device = choose_device(self.compute.device)
         tokens = Tokens.of([raw_X], self.min_count, self.max_words)
         self._vocabulary = tokens.vocabulary
         vectors = tokens.vectors(self.vectors, self.dimensions, [raw_X], self.artifacts, self.seed, self.notes)
@@ -146,44 +133,43 @@ class AttentionXML(Method):
                 found = shallow_levels(
                     features, own, branches=self.branches, leaf=self.leaf, height=self.height, seed=seed
                 )
-                networks = self._trained(vectors, texts, found, seed, f"tree {tree + 1}, " if self.trees > 1 else "")
+                networks = self._train_tree(vectors, texts, found, seed, f"tree {tree + 1}, " if self.trees > 1 else "")
                 self._trees.append((networks, [level.children for level in found]))
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the largest score; fewer if fewer labels have a pair."""
-        from xmcbench.methods.attentionxml.sequences import Sequences
+        from xmcbench.methods.attentionxml.network import Sequences
 
         unknown = 0
         for start in range(0, len(raw_X), _ROWS):
             texts = Sequences.of(raw_X[start : start + _ROWS], self._vocabulary, self.length)
             unknown += int((texts.lengths == 0).sum())
-            yield self._predicted(texts, k)
+            yield self._predict_texts(texts, k)
         self.notes["instances_without_a_known_token"] = unknown
 
-    def _predicted(self, texts: Sequences, k: int) -> TopK:
-        from xmcbench.methods.attentionxml.search import mean_scores, ranked_labels
+    def _predict_texts(self, texts: Sequences, k: int) -> TopK:
+        from xmcbench.methods.attentionxml.search import mean_scores, rank_labels
 
         found = np.full((len(texts), k), -1, np.int32), np.full((len(texts), k), -np.inf, np.float32)
         known = np.flatnonzero(texts.lengths)
         if self._trees and len(known):
             some = texts.take(known)
             scores = mean_scores(
-                ranked_labels(networks, children, some, self.beam, k) for networks, children in self._trees
+                rank_labels(networks, children, some, self.beam, k) for networks, children in self._trees
             )
             ranked = TopK.from_scores(scores, k)
             found[0][known] = np.where(ranked.indices >= 0, self._seen[ranked.indices], -1)
             found[1][known] = ranked.scores
         return TopK(*found)
 
-    def _trained(
+    def _train_tree(
         self, vectors: np.ndarray, texts: Sequences, levels: list[Level], seed: int, prefix: str
     ) -> list[AttentionNetwork]:
         """The networks of a tree, from the root down."""
         import torch
 
-        from xmcbench.methods.attentionxml.network import AttentionNetwork
-        from xmcbench.methods.attentionxml.search import child_table, ranked_nodes
-        from xmcbench.methods.attentionxml.training import level_loss, train
+        from xmcbench.methods.attentionxml.network import AttentionNetwork, level_loss, train
+        from xmcbench.methods.attentionxml.search import child_table, rank_nodes
 
         torch.manual_seed(seed)
         connected = [self.connected] + ([self.connected_second] if self.connected_second else [])
@@ -214,5 +200,5 @@ class AttentionXML(Method):
             self.notes[f"{prefix}level {place + 1}"] = note
             networks.append(network)
             if level is not levels[-1]:
-                guessed = ranked_nodes(network, texts, below, guessed, min(self.beam, level.clusters))
+                guessed = rank_nodes(network, texts, below, guessed, min(self.beam, level.clusters))
         return networks

@@ -1,38 +1,84 @@
-"""The network of a level: word vectors, a bidirectional LSTM, an attention for each node, layers that nodes share."""
+"""The network of a level, the sequences of words that it reads, and its training."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.optim.swa_utils import AveragedModel
+
+from xmcbench import Texts, TopK
+from xmcbench.methods.deepxml import network as loop
+from xmcbench.methods.label_tree.tree import Level, shortlist
+from xmcbench.methods.words.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """n texts: the known words of text i, in order, are ``words[starts[i]:starts[i + 1]]``. starts: int64 [n + 1].
+    words: int32, their numbers in the vocabulary."""
+
+    starts: np.ndarray
+    words: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @classmethod
+    def of(cls, texts: Texts, vocabulary: Vocabulary, length: int) -> Sequences:
+        """The first ``length`` known words of each text. Unknown words leave no gap."""
+        sizes, words = [np.zeros(1, np.int64)], [np.empty(0, np.int32)]
+        for batch in texts.batches():
+            codes, rows = vocabulary.codes(batch)
+            counts = np.bincount(rows, minlength=len(batch))
+            places = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+            sizes.append(np.minimum(counts, length))
+            words.append(codes[places < length])
+        return cls(np.cumsum(np.concatenate(sizes)), np.concatenate(words))
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Number of words of each text, int64 [n]."""
+        return np.diff(self.starts)
+
+    def take(self, rows: np.ndarray) -> Sequences:
+        """The texts of these rows, in that order."""
+        lengths = self.lengths[rows]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        places = np.arange(starts[-1]) + np.repeat(self.starts[:-1][rows] - starts[:-1], lengths)
+        return Sequences(starts, self.words[places])
+
+    def pad(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The words of these texts, int64 [m, longest], and how many each text has, int64 [m]. Beyond its end, a text
+        has its last word: padding looks up no word that the text does not have."""
+        lengths = self.lengths[rows]
+        within = np.minimum(np.arange(lengths.max(initial=0)), lengths[:, None] - 1)
+        return self.words[self.starts[:-1][rows][:, None] + within].astype(np.int64), lengths
 
 
 class AttentionNetwork(nn.Module):  # type: ignore[misc] # torch counts as untyped
-    """Sequences of words in, a logit for each (sequence, node) out (You et al., NeurIPS 2019, section 3).
-
-    With the states h_i of the LSTM, node j attends to position i of a text with a_ij = softmax_i(h_i . w_j), and sees
-    m_j = sum_i a_ij h_i. The layers behind it have the same weights for all nodes, so that nodes differ in w_j alone.
-
-    The gradients of the word vectors and of the w_j are sparse: a step costs what its words and nodes cost.
-    """
+    """Sequences of words in, a logit for each (sequence, node) out (You et al., NeurIPS 2019, section 3). With the
+    states h_i of the LSTM, node j attends to position i of a text with a_ij = softmax_i(h_i . w_j), and sees m_j =
+    sum_i a_ij h_i. The layers behind it have the same weights for all nodes, so that nodes differ in w_j alone. The
+    gradients of the word vectors and of the w_j are sparse: a step costs what its words and nodes cost."""
 
     def __init__(
         self, vectors: np.ndarray, nodes: int, hidden: int, connected: Sequence[int], dropouts: tuple[float, float]
     ) -> None:
-        """vectors: float32 [V, d], V at least 1, where the word vectors start. nodes: K. hidden: width of the LSTM in
-        each direction. connected: widths of the fully connected layers, one at least. dropouts: the share of the word
-        vectors, and of the states of the LSTM, that training drops.
-        """
+        """Start from word vectors, float32 [V, d] with V at least 1. nodes: K. hidden: width of the LSTM in each
+        direction. connected: widths of the fully connected layers. dropouts: shares of the word vectors and of the
+        LSTM's states that training drops."""
         super().__init__()
         self.words = nn.Embedding.from_pretrained(torch.from_numpy(vectors.copy()), freeze=False, sparse=True)
         self.lstm = nn.LSTM(vectors.shape[1], hidden, batch_first=True, bidirectional=True)
         self.attention = nn.Embedding(nodes, 2 * hidden, sparse=True)
         widths = [2 * hidden, *connected]
-        self.connected = nn.ModuleList([nn.Linear(*each) for each in pairwise(widths)])
+        self.connected = nn.ModuleList([nn.Linear(*sizes) for sizes in pairwise(widths)])
         self.output = nn.Linear(widths[-1], 1)
         self.dropouts = nn.ModuleList([nn.Dropout(share) for share in dropouts])
         for layer in (self.attention, *self.connected, self.output):
@@ -49,18 +95,14 @@ class AttentionNetwork(nn.Module):  # type: ignore[misc] # torch counts as untyp
         self.load_state_dict({**self.state_dict(), **kept})
 
     def start_at(self, share: float) -> None:
-        """Let the output begin at the logit of a share: that of the nodes that a text has, on the first level.
-
-        From 0, the first steps would do nothing but push all outputs down.
-        """
+        """Let the output begin at the logit of a share: that of the nodes that a text has, on the first level. From 0,
+        the first steps would do nothing but push all outputs down."""
         nn.init.constant_(self.output.bias, float(torch.logit(torch.tensor(share), eps=1e-6)))
 
     def forward(self, words: np.ndarray, lengths: np.ndarray, nodes: torch.Tensor | None = None) -> torch.Tensor:
-        """The logits of each text for its nodes, [n, m], or for all K of them, [n, K], where none are given.
-
-        words: int64 [n, T], what is beyond a text's length counts nothing. lengths: int64 [n], each from 1 to T. nodes:
-        int64 [n, m].
-        """
+        """The logits of each text for its nodes, [n, m], or for all K of them, [n, K], where none are given. words:
+        int64 [n, T], what is beyond a text's length counts nothing. lengths: int64 [n], each from 1 to T. nodes: int64
+        [n, m]."""
         states = self._states(words, lengths)
         device = states.device
         if nodes is None:
@@ -88,3 +130,63 @@ class AttentionNetwork(nn.Module):  # type: ignore[misc] # torch counts as untyp
         states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=words.shape[1])
         kept: torch.Tensor = self.dropouts[1](states)
         return kept
+
+
+def level_loss(
+    network: AttentionNetwork,
+    texts: Sequences,
+    level: Level,
+    guessed: TopK | None,
+    size: int,
+    seed: int,
+    rows: np.ndarray,
+) -> torch.Tensor:
+    """Mean over these texts of the binary cross-entropy, summed over their nodes (You et al., NeurIPS 2019, section 3).
+    guessed: for each text, the nodes of the level above that rank first. Its nodes are then at most ``size``: its own,
+    their siblings, and those below the guesses, the best guess first, ties drawn. None: all nodes of the level. The
+    paper's mean over the nodes only scales the loss, which Adam's step does not depend on."""
+    words, lengths = texts.pad(rows)
+    device = network.output.weight.device
+    if guessed is None:
+        true = level.labels[rows].toarray() > 0
+        kept = np.ones(true.shape, bool)
+        logits = network(words, lengths)
+    else:
+        part = Level(level.children, level.labels[rows])
+        nodes, shares = shortlist(part, TopK(guessed.indices[rows], guessed.scores[rows]), size, seed)
+        true, kept = shares > 0, nodes >= 0
+        # Padding looks up a node of the same text: any other would move, by its momentum, though its gradient is 0.
+        logits = network(words, lengths, torch.from_numpy(np.where(kept, nodes, nodes[:, :1])).to(device))
+    costs = torch.nn.functional.binary_cross_entropy_with_logits(
+        logits, torch.from_numpy(true).to(device, logits.dtype), reduction="none"
+    )
+    return (costs * torch.from_numpy(kept).to(device)).sum() / len(rows)
+
+
+def train(
+    network: AttentionNetwork,
+    loss_of: Callable[[np.ndarray], torch.Tensor],
+    rows: int,
+    *,
+    batch: int,
+    epochs: int,
+    rate: float,
+    averaged: int,
+    seed: int,
+) -> list[list[float]]:
+    """Train in place on all ``rows`` in each epoch. Returns [step, mean loss] per epoch. Raises MethodError if it
+    diverges. loss_of: the loss of the rows of a step. averaged: the last epochs whose final weights are averaged
+    (stochastic weight averaging); 0 or 1: the last weights."""
+    mean = AveragedModel(network) if averaged > 1 and epochs else None
+
+    def average(epoch: int) -> None:
+        if mean is not None and epoch >= epochs - averaged:
+            mean.update_parameters(network)
+
+    batches = loop.shuffle(rows, batch, seed)
+    curve = loop.train(
+        [(network, rate)], batches, loss_of, epochs=epochs, seed=seed, schedule=loop.constant, after_epoch=average
+    )
+    if mean is not None:
+        network.load_state_dict(mean.module.state_dict())
+    return curve

@@ -1,1 +1,1 @@
-"""What Astec and SiameseXML are made of: bags of token vectors, their encoder, its training, classifiers of labels."""
+"""The parts of Astec and SiameseXML: bags of token vectors, their encoder, its training, classifiers of labels."""

@@ -25,10 +25,8 @@ _WINDOW, _EPOCHS, _RATE, _X_MAX, _ALPHA = 10, 25, 0.05, 10.0, 0.75
 
 @dataclass(frozen=True)
 class Bags:
-    """n texts as bags: text i has the tokens ``tokens[starts[i]:starts[i + 1]]`` with these weights.
-
-    starts: int64 [n + 1]. tokens: int64. weights: float32; those of a text have the Euclidean length 1.
-    """
+    """n texts as bags: text i has the tokens ``tokens[starts[i]:starts[i + 1]]`` with these weights. starts: int64 [n +
+    1]. tokens: int64. weights: float32; those of a text have the Euclidean length 1."""
 
     starts: np.ndarray
     tokens: np.ndarray
@@ -91,29 +89,20 @@ class Tokens:
         seed: int,
         notes: dict[str, Any] | None = None,
     ) -> np.ndarray:
-        """The vectors that training starts from: float32 [V, dimensions], or of the length of the given ones.
-
-        source: see ``VECTORS``. Words that a file lacks get random ones. All are scaled to a mean length of 1. notes:
-        those of the method; what is known about a given file is added, with the number of words that it has. Raises
-        UsageError where a file is bad or missing.
-        """
+        """Vectors that training starts from: float32 [V, dimensions], or as long as given ones, scaled to a mean length
+        of 1. source: see ``VECTORS``. Words that a file lacks get random ones. notes: receive the facts about a given
+        file. Raises UsageError where a file is bad or missing."""
         rng = np.random.default_rng(seed)
         if source not in ("random", "glove"):
             path = Path(source).expanduser()
             words, given = vector_file.read(path, wanted={*self.vocabulary.words.to_pylist()})
             dimensions = given.shape[1]
             if notes is not None:
-                digest = vector_file.sha256(path)
-                notes["vectors"] = {
-                    "name": path.name,
-                    "source": "a local file",
-                    "sha256": digest,
-                    "width": dimensions,
-                    "words": len(words),
-                }
+                origin = {"name": path.name, "source": "a local file", "sha256": vector_file.sha256(path)}
+                notes["vectors"] = {**origin, "width": dimensions, "words": len(words)}
         vectors = rng.standard_normal((len(self.vocabulary), dimensions), np.float32) / np.float32(dimensions**0.5)
         if source == "glove":
-            vectors = _scaled(self._glove(dimensions, corpora, artifacts, seed))
+            vectors = _scale(self._glove(dimensions, corpora, artifacts, seed))
         elif source != "random":
             import pyarrow as pa
             import pyarrow.compute as pc
@@ -121,13 +110,13 @@ class Tokens:
             found = pc.index_in(self.vocabulary.words, value_set=pa.array(words, self.vocabulary.words.type))
             places = found.fill_null(-1).to_numpy(zero_copy_only=False)
             if words:
-                vectors[places >= 0] = _scaled(given)[places[places >= 0]]
+                vectors[places >= 0] = _scale(given)[places[places >= 0]]
         return vectors
 
     def _glove(self, dimensions: int, corpora: list[Texts], artifacts: Artifacts, seed: int) -> np.ndarray:
         """GloVe on the corpus, made once; random where no two words stand together."""
-        from xmcbench.methods.words import trainer
-        from xmcbench.methods.words.cooccurrence import Cooccurrence
+        from xmcbench.methods.words import glove as trainer
+        from xmcbench.methods.words.glove import Cooccurrence
 
         def build(folder: Path) -> None:
             counts = Cooccurrence.of(self.vocabulary.stream(corpora), len(self.vocabulary), _WINDOW)
@@ -148,6 +137,6 @@ class Tokens:
         return vectors
 
 
-def _scaled(vectors: np.ndarray) -> np.ndarray:
+def _scale(vectors: np.ndarray) -> np.ndarray:
     length = np.linalg.norm(vectors, axis=1).mean() if len(vectors) else 1.0
     return (vectors / max(length, 1e-12)).astype(np.float32)

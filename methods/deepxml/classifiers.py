@@ -2,29 +2,76 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 from torch import nn
 
 from xmcbench.methods.deepxml.bags import ROWS
-from xmcbench.methods.deepxml.products import chosen_products
-from xmcbench.methods.deepxml.training import shuffled, train
+from xmcbench.methods.deepxml.network import shuffle, train
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+
+def select_products(
+    every: torch.Tensor, left: torch.Tensor, right: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor
+) -> torch.Tensor:
+    """Return products of these rows of ``left`` with these rows of ``right``, pair by pair: float32 [p]. every: left @
+    right.T without gradient, [n, m], which is as cheap as a few products. rows, columns: int64 [p]."""
+    products: torch.Tensor = _ChosenProducts.apply(every, left, right, rows, columns)  # type: ignore[no-untyped-call]
+    return products
+
+
+class _ChosenProducts(torch.autograd.Function):  # type: ignore[misc] # torch counts as untyped
+    """Products with a gradient of their own: that of all products would be a dense matrix, zero except at the pairs."""
+
+    @staticmethod
+    def forward(ctx: Any, every: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(*inputs)
+        return every[inputs[2], inputs[3]]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        left, right, rows, columns = ctx.saved_tensors
+        _, wants_left, wants_right, *_ = ctx.needs_input_grad
+        of_left = _sum(right, columns, rows, gradient, len(left)) if wants_left else None
+        of_right = _sum(left, rows, columns, gradient, len(right)) if wants_right else None
+        return None, of_left, of_right, None, None
+
+
+def _sum(
+    vectors: torch.Tensor, chosen: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor, count: int
+) -> torch.Tensor:
+    """The weighted sums of the chosen vectors that have the same target: float32 [count, d]."""
+    targets, order = targets.sort(stable=True)
+    starts = torch.searchsorted(targets, torch.arange(count, device=targets.device))
+    summed: torch.Tensor = nn.functional.embedding_bag(
+        chosen[order], vectors, starts, mode="sum", per_sample_weights=weights[order]
+    )
+    return summed
+
+
+def contrastive_loss(
+    cosines: torch.Tensor, positive: torch.Tensor, c: float, d: float, threshold: float = 0.0
+) -> torch.Tensor:
+    """Sum over the pairs of -log of the probability of what is true, where a pair is true with c exp(d (cos - 1)).
+    cosines: float, positive: bool, both [...]. threshold: a false pair that is less likely than this costs nothing. The
+    constant part of a true pair, -log c - d (cos - 1) at cos = 1, is kept, so that the loss is 0 or more."""
+    likely = math.log(c) + d * (cosines - 1)
+    false = -torch.log1p(-torch.exp(likely.clamp(max=-1e-6)))
+    if threshold:
+        false = torch.where(likely.exp() < threshold, torch.zeros_like(false), false)
+    return torch.where(positive, -likely, false).sum()
 
 
 def candidate_labels(
     pairs: csr_matrix, shortlist: np.ndarray, true: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What each document is trained on: labels int32 [N, w + s], -1 for none, and which are true, bool.
-
-    pairs: binary CSR [N, L]. shortlist: int [N, s], -1 for none; known labels among them count as true ones. true:
-    labels of a document that are kept, at most; of more, as many are drawn. w: the most known labels that are kept.
-    """
+    """Labels that each document is trained on, int32 [N, w + s], -1 for none, and whether they are true, bool. pairs:
+    binary CSR [N, L]. shortlist: int [N, s], -1 for none; its known labels count as true. true: labels of a document
+    that are kept at most, drawn from more. w: the most known labels that are kept."""
     lengths = np.diff(pairs.indptr)
     kept = np.minimum(lengths, true)
     width = int(kept.max(initial=0))
@@ -43,7 +90,7 @@ def candidate_labels(
     return labels, positive
 
 
-def shortlisted(
+def list_candidates(
     documents: np.ndarray,
     labels: np.ndarray,
     pairs: csr_matrix,
@@ -52,12 +99,9 @@ def shortlisted(
     device: str,
     notes: dict[str, object] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What each document is trained on: its known labels, and those of the ``shortlist`` labels nearest to it that have
-    a known pair. The others keep the vector that they have.
-
-    documents: float32 [N, d]; labels: float32 [L, d]; pairs: binary CSR [N, L]. Of more than ``shortlist`` known labels
-    of a document, as many are drawn. notes: see ``top_k_batches``. Returns what ``candidate_labels`` does.
-    """
+    """Candidates of each document: its known labels, and of the ``shortlist`` nearest labels those that have a known
+    pair. documents: float32 [N, d]; labels: float32 [L, d]; pairs: binary CSR [N, L]. notes: see ``top_k_batches``.
+    Returns what ``candidate_labels`` does."""
     from xmcbench.methods.dense.search import top_k
 
     size = min(shortlist, len(labels))
@@ -75,16 +119,14 @@ class Classifiers(nn.Module):  # type: ignore[misc] # torch counts as untyped
         self.table = nn.Embedding.from_pretrained(torch.from_numpy(start.copy()), freeze=False, sparse=True)
 
     def forward(self, documents: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Cosine of a document and a label, pair by pair: float32 [p].
-
-        documents: float32 [n, d]. rows: which of them each pair has, int64 [p]. labels: int64 [p].
-        """
+        """Cosine of a document and a label, pair by pair: float32 [p]. documents: float32 [n, d]. rows: which of them
+        each pair has, int64 [p]. labels: int64 [p]."""
         # Each label is looked up once: a gradient with a row for every occurrence would be many times as large.
-        each, places = torch.unique(labels, return_inverse=True)
-        vectors = nn.functional.normalize(self.table(each), dim=1)
+        distinct, places = torch.unique(labels, return_inverse=True)
+        vectors = nn.functional.normalize(self.table(distinct), dim=1)
         with torch.no_grad():
             every = documents @ vectors.T
-        return chosen_products(every, documents, vectors, rows, places)
+        return select_products(every, documents, vectors, rows, places)
 
     def vectors(self) -> np.ndarray:
         """The vectors, of length 1."""
@@ -92,7 +134,7 @@ class Classifiers(nn.Module):  # type: ignore[misc] # torch counts as untyped
         return vectors
 
 
-def trained_classifiers(
+def fit_classifiers(
     documents: np.ndarray,
     start: np.ndarray,
     candidates: np.ndarray,
@@ -107,11 +149,9 @@ def trained_classifiers(
     device: str,
 ) -> tuple[np.ndarray, list[list[float]]]:
     """Train the vectors of the labels from ``start``; returns them, float32 [L, d] of length 1, and the losses.
-
-    documents: float32 [N, d] of length 1, which stay as they are. candidates, true: as ``candidate_labels`` gives
-    them. loss: of the cosines and the truth of all candidates of a batch, their sum. dropout: share of the values of a
-    document that a step leaves out; the others are scaled to length 1 again.
-    """
+    documents: float32 [N, d] of length 1, frozen. candidates, true: of ``candidate_labels``. loss: sum over the cosines
+    and truths of a batch's candidates. dropout: share of a document's values that a step drops before it is scaled to
+    length 1."""
     network = Classifiers(start).to(device)
 
     def loss_of(rows: np.ndarray) -> torch.Tensor:
@@ -124,5 +164,26 @@ def trained_classifiers(
             vectors = nn.functional.normalize(nn.functional.dropout(vectors, dropout), dim=1)
         return loss(network(vectors, torch.from_numpy(places).to(device), labels), positive) / len(rows)
 
-    curve = train([(network, rate)], shuffled(len(documents), batch, seed), loss_of, epochs=epochs, seed=seed)
+    curve = train([(network, rate)], shuffle(len(documents), batch, seed), loss_of, epochs=epochs, seed=seed)
     return network.vectors(), curve
+
+
+def train_on_nearest(
+    documents: np.ndarray,
+    labels: np.ndarray,
+    pairs: csr_matrix,
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    shortlist: int,
+    *,
+    seed: int,
+    device: str,
+    **options: Any,
+) -> tuple[np.ndarray, dict[str, object]]:
+    """Train the classifiers of labels from their vectors, on the ``shortlist`` labels nearest to each document.
+    options: of ``fit_classifiers``. Returns the vectors and a note."""
+    note: dict[str, object] = {"losses": ["contrastive"]}
+    candidates, true = list_candidates(documents, labels, pairs, shortlist, seed, device, note)
+    trained, note["curve"] = fit_classifiers(
+        documents, labels, candidates, true, loss, batch=256, seed=seed, device=device, **options
+    )
+    return trained, note

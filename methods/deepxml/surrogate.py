@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numba
 import numpy as np
+from scipy.sparse import csr_matrix
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
-    from xmcbench.methods.deepxml.bags import Bags
+from xmcbench.methods.deepxml.bags import Bags
+from xmcbench.methods.label_tree.tree import cluster_evenly, of_length_1
 
 
 def surrogate_pairs(
     documents: Bags, pairs: csr_matrix, tokens: int, *, clusters: int, walk: int, restart: float, kept: int, seed: int
 ) -> csr_matrix:
-    """The clusters that each document's labels lie in: binary CSR float32 [N, K].
-
-    pairs: binary CSR [N, L], every label with a pair. tokens: size of the vocabulary. K is the largest power of two
-    that is neither above ``clusters`` nor above half of the labels, and at least 1.
-    """
-    from scipy.sparse import csr_matrix
-
-    from xmcbench.methods.label_tree.clusters import balanced_clusters, of_length_1
-
+    """The clusters that each document's labels lie in: binary CSR float32 [N, K]. pairs: binary CSR [N, L], every label
+    with a pair. tokens: size of the vocabulary. K is the largest power of two that is neither above ``clusters`` nor
+    above half of the labels, and at least 1."""
     # An empty vocabulary gives every document and label the same features, all zero.
     shape = len(documents), max(1, tokens)
     features = csr_matrix((documents.weights, documents.tokens, documents.starts), shape=shape)
     means = of_length_1((pairs.T @ features).tocsr())
-    smoothed = (walked(pairs, walk, restart, kept, seed) @ means).tocsr()
+    smoothed = (count_visits(pairs, walk, restart, kept, seed) @ means).tocsr()
     most = max(1, min(clusters, pairs.shape[1] // 2))
-    cluster = balanced_clusters(smoothed, 1 << (most.bit_length() - 1), seed)
+    cluster = cluster_evenly(smoothed, 1 << (most.bit_length() - 1), seed)
     ones = np.ones(len(cluster), np.float32)
     shape = pairs.shape[1], int(cluster.max()) + 1
     found = (pairs @ csr_matrix((ones, (np.arange(len(cluster)), cluster)), shape=shape)).tocsr()
@@ -39,14 +30,11 @@ def surrogate_pairs(
     return found
 
 
-def walked(pairs: csr_matrix, steps: int, restart: float, kept: int, seed: int) -> csr_matrix:
-    """How often a random walk over the pairs visits each label: CSR float32 [L, L], rows that sum to 1.
-
-    pairs: binary CSR [N, L]. From a label the walk goes to one of its documents and from there to one of that
-    document's labels, or with probability ``restart`` back to where it began; ``steps`` visits are counted, and of
-    these the ``kept`` labels most visited stay. A label without a pair stays where it is.
-    """
-    from scipy.sparse import csr_matrix
+def count_visits(pairs: csr_matrix, steps: int, restart: float, kept: int, seed: int) -> csr_matrix:
+    """Frequencies by which a random walk over the pairs visits each label: CSR float32 [L, L], rows that sum to 1.
+    pairs: binary CSR [N, L]. From a label the walk goes to one of its documents and on to one of that document's
+    labels, or with probability ``restart`` back to its start. Of ``steps`` visits, the ``kept`` most visited labels
+    stay."""
 
     by_label = pairs.T.tocsr()
     labels = pairs.shape[1]

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
-from xmcbench import TopK
+from xmcbench import Artifacts, TopK
 from xmcbench.methods.dense.search import is_exact, top_k_batches
 from xmcbench.methods.dense.vectors import temporary_vectors
-from xmcbench.methods.distributed.exchange import exchange
 from xmcbench.methods.distributed.machines import Machines
-
-if TYPE_CHECKING:
-    from xmcbench import Artifacts
+from xmcbench.methods.distributed.processes import exchange
 
 #: Products of two numbers from which machines share the queries: more work than the exchange. An estimate, not a
 #: measurement.
@@ -23,28 +20,23 @@ WORTHWHILE = {"cpu": 10**12, "cuda": 10**14, "mps": 10**12}
 _ROWS = 65_536
 
 
-def distributed_top_k(
+def search_on_machines(
     queries: np.ndarray,
     items: np.ndarray,
     k: int,
     *,
     artifacts: Artifacts,
     device: str,
-    processes: int,
-    seed: int = 0,
-    notes: dict[str, object] | None = None,
+    **options: Any,
 ) -> Iterator[TopK]:
-    """What ``top_k_batches`` yields, by ``processes`` GPUs of this machine and, in an exact search, of the others.
-
-    Each machine searches its share of the queries, and all exchange what they have found. HNSW is not shared:
-    building the graph takes most of the time, and every machine needs all of it. On the CPU, one process uses all
-    cores. Raises what ``top_k_batches`` raises, MethodError where another machine fails, and XmcbenchError where there
-    is no room for the exchange beside the artifacts.
-    """
+    """Yield the batches of ``top_k_batches``, searched by ``processes`` GPUs and, if exact, by the other machines too.
+    Each machine searches its share of the queries, and all exchange the results. HNSW is not shared: every machine
+    needs the whole graph, and building it takes most of the time. Raises what ``top_k_batches`` raises, MethodError
+    where another machine fails, and XmcbenchError where there is no room for the exchange beside the artifacts."""
     machines = Machines.here()
 
     def search(part: np.ndarray) -> Iterator[TopK]:
-        return top_k_batches(part, items, k, device=device, processes=processes, seed=seed, notes=notes)
+        return top_k_batches(part, items, k, device=device, **options)
 
     small = len(queries) * items.size < max(1, WORTHWHILE[device])
     if machines.count == 1 or small or not is_exact(len(items), device):

@@ -39,51 +39,28 @@ _BLOCK = 32_000_000
 _ROWS = 1024
 
 
-def top_k(
-    queries: np.ndarray,
-    items: np.ndarray,
-    k: int,
-    *,
-    device: str = "cpu",
-    processes: int = 1,
-    exact_up_to: int = EXACT_UP_TO,
-    seed: int = 0,
-    notes: dict[str, object] | None = None,
-) -> TopK:
-    """The k items with the largest inner product for each query: what ``top_k_batches`` yields, in one piece."""
-    parts = top_k_batches(
-        queries, items, k, device=device, processes=processes, exact_up_to=exact_up_to, seed=seed, notes=notes
-    )
-    return TopK.joined(parts, k, len(queries))
+def top_k(queries: np.ndarray, items: np.ndarray, k: int, **options: Any) -> TopK:
+    """Return the k items with the largest inner product for each query: all that ``top_k_batches`` yields."""
+    return TopK.joined(top_k_batches(queries, items, k, **options), k, len(queries))
 
 
 def top_k_batches(
-    queries: np.ndarray,
-    items: np.ndarray,
-    k: int,
-    *,
-    device: str = "cpu",
-    processes: int = 1,
-    exact_up_to: int = EXACT_UP_TO,
-    seed: int = 0,
-    notes: dict[str, object] | None = None,
+    queries: np.ndarray, items: np.ndarray, k: int, *, notes: dict[str, object] | None = None, **options: Any
 ) -> Iterator[TopK]:
-    """The k items with the largest inner product for each query, ties by lower item number, batch by batch.
+    """Yield the k items with the largest inner product for each query, ties by lower item number, batch by batch.
 
-    queries: [N, d]; items: [L, d]; both float32 or float16, and both may be memory maps: they are read block by block,
-    and products are of float32. device: ``cuda``, or else the CPU. processes: GPUs that share the queries; the CPU uses
-    all its cores. With more than ``exact_up_to`` items, the CPU searches approximately, by HNSW.
-    ``notes["search"]`` is set to the method used: the index and, for HNSW, its recall against exact search on a sample
-    of the queries drawn from ``seed``. The result is padded where L < k. Raises MethodError where a vector is not
-    finite.
+    queries: [N, d]; items: [L, d]; float32 or float16, memory maps too: both are read block by block. device: ``cuda``,
+    or else the CPU, which uses HNSW for more than ``exact_up_to`` items. processes: GPUs that share the queries.
+    ``notes["search"]`` receives the index used and, for HNSW, its recall on queries drawn by ``seed``. Padded where L <
+    k. Raises MethodError where a vector is not finite.
     """
-    search = Index(items, device=device, processes=processes, exact_up_to=exact_up_to, seed=seed).search(k)
+    search = Index(items, **options).search(k)
     yield from search.batches(queries)
     if notes is not None:
         notes["search"] = search.note()
 
 
-def regrouped(batches: Iterable[TopK], rows: int) -> Iterator[TopK]:
+def regroup(batches: Iterable[TopK], rows: int) -> Iterator[TopK]:
     """The same predictions in batches of so many rows, but for the last one, which can have fewer."""
     rest: TopK | None = None
     for batch in batches:
@@ -94,6 +71,16 @@ def regrouped(batches: Iterable[TopK], rows: int) -> Iterator[TopK]:
         rest = TopK(whole.indices[full:], whole.scores[full:])
     if rest:
         yield rest
+
+
+def renumber(found: TopK, labels: np.ndarray, known: np.ndarray) -> TopK:
+    """Return predictions by the numbers of all labels, for the queries that are known; the others have none.
+
+    labels: int [S], their numbers by those of ``found``. known: bool, a query each.
+    """
+    kept = known[:, None] & (found.indices >= 0)
+    numbers = np.where(kept, labels[found.indices], -1).astype(np.int32)
+    return TopK(numbers, np.where(kept, found.scores, -np.inf).astype(np.float32))
 
 
 class Index:
@@ -128,7 +115,7 @@ class Search:
         self._drawn, self._hits, self._true = np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64)
 
     def batches(self, queries: np.ndarray) -> Iterator[TopK]:
-        """What ``top_k_batches`` yields for these queries. Raises what it raises."""
+        """Yield the batches of ``top_k_batches`` for these queries. Raises what it raises."""
         queries, index = _searchable(queries), self._index
         _finite_norm(queries)
         if index.graph is None:
@@ -152,7 +139,7 @@ class Search:
 
     @property
     def _width(self) -> int:
-        """How many nodes of the graph a query looks at."""
+        """Number of nodes of the graph that a query looks at."""
         return max(2 * self.k, 128)
 
     def _approximate(self, queries: np.ndarray) -> Iterator[TopK]:
@@ -175,10 +162,8 @@ class Search:
         self._true = np.concatenate([self._true[kept], (exact.indices >= 0).sum(axis=1)])
 
     def _sample(self, queries: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which of the next queries enter the sample, in order, what they were drawn by, and who of the sample stays.
-
-        Each query draws a number, and those with the smallest ones of all are the sample, however they are cut.
-        """
+        """Draw a number for each of the next queries; of all queries, those with the smallest numbers are the sample.
+        Returns the queries that enter it, in order, their numbers, and which of the sample so far stay."""
         numbers = self._rng.random(queries)
         both = np.concatenate([self._drawn, numbers])
         kept = np.zeros(len(both), bool)
@@ -188,12 +173,12 @@ class Search:
 
 
 def is_exact(items: int, device: str, exact_up_to: int = EXACT_UP_TO) -> bool:
-    """Whether ``top_k`` compares a query with all of so many items."""
+    """Return whether ``top_k`` compares a query with every one of so many items."""
     return device.startswith("cuda") or items <= exact_up_to or not find_spec("faiss")
 
 
 def _devices(device: str, processes: int) -> list[str]:
-    """Where an exact search runs: the GPUs of ``cuda``, else the CPU."""
+    """Return the devices of an exact search: the GPUs of ``cuda``, else the CPU."""
     if not device.startswith("cuda"):
         return ["cpu"]
     return [device] if processes == 1 else [f"cuda:{number}" for number in range(processes)]
@@ -237,15 +222,13 @@ def _exact(queries: np.ndarray, items: np.ndarray, k: int, device: str, largest:
         if fetched < len(items):
             slack = TOLERANCE * largest * np.linalg.norm(block, axis=1)
             for row in np.flatnonzero(scores[:, -1] - ranked.scores[:, -1] <= slack):
-                indices[row], scores[row] = _scanned_again(block[row], items, kept, slack[row])
+                indices[row], scores[row] = _rescan(block[row], items, kept, slack[row])
         yield TopK.joined([TopK(indices, scores)], k)
 
 
 def _cpu_scan(queries: np.ndarray, items: np.ndarray, fetched: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Pairs of (first row, candidates int [rows, fetched]), by FAISS without a copy of the items, else by numpy.
-
-    Items in float16, and all of them for numpy, are taken a block at a time, and the best of the blocks are merged.
-    """
+    """Pairs of (first row, candidates int [rows, fetched]), by FAISS without a copy of the items, else by numpy. Items
+    in float16, and all of them for numpy, are taken a block at a time, and the best of the blocks are merged."""
     if find_spec("faiss"):
         largest, step = _largest_by_faiss, max(1, _BLOCK // max(fetched, items.shape[1]))
         width = max(fetched, _BLOCK // items.shape[1]) if items.dtype == np.float16 else len(items)
@@ -322,7 +305,7 @@ def pair_scores(queries: np.ndarray, items: np.ndarray, candidates: np.ndarray) 
     return scores
 
 
-def _scanned_again(query: np.ndarray, items: np.ndarray, kept: int, slack: float) -> tuple[np.ndarray, np.ndarray]:
+def _rescan(query: np.ndarray, items: np.ndarray, kept: int, slack: float) -> tuple[np.ndarray, np.ndarray]:
     """The first ``kept`` of one query, all items within rounding of the last place scored pair by pair."""
     if not query.any():
         return np.arange(kept, dtype=np.int32), np.zeros(kept, np.float32)
@@ -361,7 +344,7 @@ def _finite_norm(vectors: np.ndarray) -> float:
 def _largest_norm(vectors: np.ndarray) -> float:
     """Largest Euclidean length; NaN where a value is."""
     step = max(1, _BLOCK // max(1, vectors.shape[1]))
-    squares = [np.einsum("nd,nd->n", each, each).max() for each in map(_wide, _blocks(vectors, step))]
+    squares = [np.einsum("nd,nd->n", block, block).max() for block in map(_wide, _blocks(vectors, step))]
     return float(np.sqrt(np.max(squares))) if squares else 0.0
 
 

@@ -6,25 +6,19 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench import XmcbenchError
-
-if TYPE_CHECKING:
-    from xmcbench import Artifacts
+from xmcbench import Artifacts, XmcbenchError
 
 _FILE = "embeddings.bin"
 #: Bytes that are written at a time where the system cannot take room for a file.
 _WRITTEN = 1 << 24
 
 
-def mapped(path: Path, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
-    """A new array [rows, width] in a file. Raises OSError where there is no room for all of it.
-
-    The room is taken at once: a map that finds the disk full while it is written to ends the process.
-    """
+def map_array(path: Path, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+    """A new array [rows, width] in a file. Raises OSError where there is no room for all of it. The room is taken at
+    once: a map that finds the disk full while it is written to ends the process."""
     size = _size(shape, dtype)
     if size == 0:
         return np.empty(shape, dtype)
@@ -41,13 +35,11 @@ def mapped(path: Path, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
 def temporary_vectors(
     artifacts: Artifacts, shape: tuple[int, int], dtype: np.dtype, write: Callable[[np.ndarray], None]
 ) -> Iterator[np.ndarray]:
-    """What ``write`` fills, [rows, width], in a file beside the artifacts that goes when the block ends.
-
-    Raises XmcbenchError where there is no room for it.
-    """
+    """Let ``write`` fill an array [rows, width] in a file beside the artifacts, removed when the block ends. Raises
+    XmcbenchError where there is no room for it."""
     with artifacts.temporary() as folder:
         try:
-            vectors = mapped(folder / _FILE, shape, dtype)
+            vectors = map_array(folder / _FILE, shape, dtype)
         except OSError as error:
             size = f"{_size(shape, dtype) / 1e9:.1f} GB"
             raise XmcbenchError(
@@ -65,13 +57,11 @@ def shared_vectors(
     dtype: np.dtype,
     write: Callable[[np.ndarray], None],
 ) -> np.ndarray:
-    """What ``write`` fills, [rows, width], taken from the artifacts, or made and put there.
-
-    identity: what weights and texts these are (JSON values); the code of ``write`` is added to it.
-    """
+    """Return the array [rows, width] that ``write`` fills, taken from the artifacts, or made and put there. identity:
+    of weights and texts (JSON values); the code of ``write`` is added to it."""
 
     def build(folder: Path) -> None:
-        write(mapped(folder / _FILE, shape, dtype))
+        write(map_array(folder / _FILE, shape, dtype))
 
     path = artifacts.get("embeddings", {**identity, "dtype": dtype.name}, build, uses=(write,)) / _FILE
     return np.memmap(path, dtype, "r", shape=shape) if _size(shape, dtype) else np.empty(shape, dtype)

@@ -27,10 +27,7 @@ _OF_PROCESS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELA
 
 @dataclass(frozen=True)
 class Machines:
-    """This machine's place among several.
-
-    count: how many; number: of this one, from 0; address and port: where the processes of all of them meet.
-    """
+    """Place of this machine, ``number`` of ``count``. address, port: where the processes of all machines meet."""
 
     count: int = 1
     number: int = 0
@@ -42,7 +39,11 @@ class Machines:
         """From the environment; a single machine by default. Raises UsageError for invalid variables."""
         told = os.environ
         count = _number(told, "GROUP_WORLD_SIZE") if "GROUP_WORLD_SIZE" in told else 1
-        _refuse_several_here(told)
+        if "GROUP_WORLD_SIZE" in told and told.get("LOCAL_WORLD_SIZE", "1") != "1":
+            raise UsageError(
+                f"torchrun started {told['LOCAL_WORLD_SIZE']} commands on this machine, which would block each other",
+                "--nproc-per-node 1; --processes of xmcbench says how many work on a machine",
+            )
         if count <= 1:
             return cls(port=_free_port())
         number = _number(told, "GROUP_RANK")
@@ -79,14 +80,6 @@ def alone() -> Iterator[None]:
         yield
     finally:
         os.environ |= told
-
-
-def _refuse_several_here(told: Mapping[str, str]) -> None:
-    if "GROUP_WORLD_SIZE" in told and told.get("LOCAL_WORLD_SIZE", "1") != "1":
-        raise UsageError(
-            f"torchrun started {told['LOCAL_WORLD_SIZE']} commands on this machine, which would block each other",
-            "--nproc-per-node 1; --processes of xmcbench says how many work on a machine",
-        )
 
 
 def _number(told: Mapping[str, str], name: str) -> int:

@@ -14,12 +14,9 @@ R = TypeVar("R")
 def in_threads(
     function: Callable[[T], R], items: Iterable[T], threads: int, prepare: Callable[[], object] = lambda: None
 ) -> Iterator[R]:
-    """``function`` of each item, in the order of the items, so many at once.
-
-    Items are taken, and results kept, for twice as many as there are threads at most. prepare: called in every thread
-    first. Where there is one thread, it is the caller's, which nothing prepares. Raises what ``function`` raises; what
-    has not begun by then is not done.
-    """
+    """Yield ``function`` of each item, in order, from so many threads. At most twice as many items are taken, and
+    results kept, as there are threads. prepare: called first in every thread, but not in the caller's, which does the
+    work of one thread. Raises what ``function`` raises."""
     if threads == 1:
         yield from map(function, items)
         return

@@ -1,4 +1,4 @@
-"""What lies in the folder of an embedding model: its modules and its checksum. No framework is needed for it."""
+"""The folder of an embedding model: its modules, its checksum, and whether it is whole."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xmcbench import Unavailable, UsageError
 from xmcbench.methods.encoder.saved_config import (
@@ -15,7 +16,11 @@ from xmcbench.methods.encoder.saved_config import (
     read_config,
     refuse_own_code,
     refuse_pointers,
+    transformer_folders,
 )
+
+if TYPE_CHECKING:
+    from torch import nn
 
 #: The card, which says nothing of vectors.
 _CARD = "README.md"
@@ -26,20 +31,16 @@ _OPENVINO = "openvino_"
 
 
 def check_folder(name: str, backend: str = "torch") -> None:
-    """Raise what ``check_model`` raises of a folder that is on this machine; a model of the hub is checked when it is
-    there.
-    """
+    """Raise what ``check_model`` raises of a folder on this machine; a model of the hub is checked once it is there."""
     folder = Path(name).expanduser()
     if folder.is_dir():
         check_model(folder, backend)
 
 
 def check_model(folder: Path, backend: str = "torch") -> None:
-    """Raise UsageError if a folder is not a model, would run code of its own, or is pickled.
-
-    Raises Unavailable if it is a model of model2vec, or has an adapter, and the package for that is missing, and if a
-    file that the backend reads is a pointer of Git LFS.
-    """
+    """Raise UsageError if a folder is not a model, would run code of its own, or is pickled. Raises Unavailable if it
+    is a model of model2vec, or has an adapter, and the package for that is missing, and if a file that the backend
+    reads is a pointer of Git LFS."""
     refuse_pointers(folder, backend)
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
         raise UsageError(f"{folder} is not an embedding model: it has neither modules.json nor config.json")
@@ -58,16 +59,14 @@ def check_model(folder: Path, backend: str = "torch") -> None:
 
 
 def is_model2vec(folder: Path) -> bool:
-    """Whether this is a model of model2vec that sentence-transformers does not load by itself."""
+    """Return whether this is a model of model2vec that sentence-transformers does not load by itself."""
     config = read_config(folder / "config.json", Architecture)
     return not (folder / "modules.json").is_file() and config is not None and config.model_type == "model2vec"
 
 
 def files_sha256(folder: Path, backend: str = "torch") -> str:
-    """SHA-256 of all files of a model but its card, hidden files, and what the backend does not read.
-
-    That is the folders of other backends, and copies of the weights in other formats beside safetensors.
-    """
+    """SHA-256 of all files of a model but its card, hidden files, and what the backend does not read. That is the
+    folders of other backends, and copies of the weights in other formats beside safetensors."""
     others = {*BACKENDS} - {backend}
     whole = hashlib.sha256()
     for file in sorted(folder.rglob("*")):
@@ -82,16 +81,38 @@ def files_sha256(folder: Path, backend: str = "torch") -> str:
 
 
 def _is_copy(file: Path, backend: str) -> bool:
-    """Whether a file has weights that lie beside it as safetensors, which are read instead."""
+    """Return whether a file has weights that lie beside it as safetensors, which are read instead."""
     own = backend == "openvino" and file.name.startswith(_OPENVINO)
     return file.suffix in _COPIES and not own and next(file.parent.glob("*.safetensors"), None) is not None
 
 
 def _pickles(folder: Path) -> Iterator[Path]:
-    """Pickled weights that would be loaded: sentence-transformers takes ``pytorch_model*.bin`` where a folder has no
-    safetensors. Where a model has none at all, any other name is one as well.
-    """
+    """Yield pickled weights that would be loaded: ``pytorch_model*.bin`` without safetensors beside it, and any
+    ``*.bin`` of a model that has no safetensors at all."""
     none_at_all = next(folder.rglob("*.safetensors"), None) is None
     for file in folder.rglob("*.bin" if none_at_all else "pytorch_model*.bin"):
         if not file.name.startswith(_OPENVINO) and next(file.parent.glob("*.safetensors"), None) is None:
             yield file
+
+
+def refuse_missing_weights(folder: Path, model: nn.Module) -> None:
+    """Raise UsageError if a transformer of the model in ``folder`` lacks weights of its architecture. transformers
+    draws them at random and only warns, so that every run would rank differently."""
+    from transformers import PreTrainedModel
+
+    # In reverse, so that the outermost module of an architecture is what counts.
+    loaded = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
+    classes = {part.config.model_type: type(part) for part in reversed(loaded)}
+    for part in transformer_folders(folder):
+        config = read_config(part / "config.json", Architecture)
+        architecture = classes.get(config.model_type) if config else None
+        if architecture is None:
+            continue
+        # On the device meta no weight is read, only names and shapes.
+        _, report = architecture.from_pretrained(
+            part, local_files_only=True, use_safetensors=True, device_map="meta", output_loading_info=True
+        )
+        # No vector depends on the pooler of an encoder.
+        lacking = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
+        if lacking:
+            raise UsageError(f"{part} lacks {len(lacking)} weights of {architecture.__name__}, {lacking[0]} first")

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Unit
 
-from xmcbench import Doc, Method, Unavailable, UsageError
-from xmcbench.methods.encoder import HUB_TOKENS
-from xmcbench.methods.presets.embedder import CHOICES, PRESETS
+from xmcbench import Doc, Method, Texts, TopK, Unavailable, UsageError
+from xmcbench.methods.declarations import PrecisionName, Stored
+from xmcbench.methods.encoder import HUB_TOKENS, SENTENCE_TRANSFORMERS
+from xmcbench.methods.presets import CHOICES, PRESETS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scipy.sparse import csr_matrix
 
-    from xmcbench import Texts, TopK
     from xmcbench.methods.embedder.model import EmbeddingModel
 
 #: Package that a backend of sentence-transformers needs -> what brings it.
@@ -53,17 +53,9 @@ class Embedder(Method):
     #: None for the model's own.
     _similarity: ClassVar[Literal["cosine"] | None] = None
     needs: ClassVar = {"gpu": 1}
-    presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
-    packages: ClassVar = {
-        "sentence_transformers": "sentence-transformers",
-        "torch": "torch",
-        "transformers": "transformers",
-        "tokenizers": "tokenizers",
-        "safetensors": "safetensors",
-        "huggingface_hub": "huggingface-hub",
-        "httpx": "httpx",
-    }
+    presets: ClassVar = PRESETS["embedder"]
+    choices: ClassVar = CHOICES["embedder"]
+    packages: ClassVar = SENTENCE_TRANSFORMERS
     environment: ClassVar = HUB_TOKENS
 
     model: Annotated[str, Doc("a folder, a model id of the hub, or all-MiniLM-L6-v2")] = "all-MiniLM-L6-v2"
@@ -72,7 +64,7 @@ class Embedder(Method):
         Doc("backend of sentence-transformers; onnx and openvino need their packages"),
     ] = "torch"
     precision: Annotated[
-        Literal["auto", "bf16", "fp16", "fp32"],
+        PrecisionName,
         Doc(
             "precision of the weights under torch; auto: bfloat16 where the hardware multiplies it faster, float16 on "
             "a GPU that only has that (V100, T4), else float32"
@@ -93,7 +85,7 @@ class Embedder(Method):
     instance_prompt: Annotated[str | None, Doc("text put before every instance; none: the model's own, if any")] = None
     label_prompt: Annotated[str | None, Doc("text put before every label; none: the model's own, if any")] = None
     batch: Annotated[int, Ge(1), Unit("texts"), Doc("number of texts encoded at a time", "sentence-transformers")] = 32
-    stored_as: Annotated[Literal["float32", "float16"], Doc("type of the embeddings on disk and in memory")] = "float32"
+    stored_as: Annotated[Stored, Doc("type of the embeddings on disk and in memory")] = "float32"
 
     def describe(self) -> str:
         """The model."""
@@ -107,27 +99,22 @@ class Embedder(Method):
 
     def require(self) -> None:
         """Raise Unavailable where the model or the backend is not available, UsageError where the name is nothing.
-
-        Raises UsageError too for invalid variables of torchrun.
-        """
+        Raises UsageError too for invalid variables of torchrun."""
         from xmcbench.methods.distributed.machines import Machines
         from xmcbench.methods.embedder.folder import check_folder
         from xmcbench.methods.encoder.backbone import require_located
 
         if self.backend in _BACKENDS:
             package, command = _BACKENDS[self.backend]
-            if not _installed(package):
+            if not _is_installed(package):
                 raise Unavailable(f"the backend {self.backend} needs {package}", command)
         require_located(self.model)
         check_folder(self.model, self.backend)
         Machines.here()
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Embed the labels, or take their vectors from the store.
-
-        Raises Unavailable where the model is missing, or where there are fewer GPUs than processes, UsageError where
-        it cannot be run.
-        """
+        """Embed the labels, or take their vectors from the store. Raises Unavailable where the model is missing, or
+        where there are fewer GPUs than processes, UsageError where it cannot be run."""
         from xmcbench.methods.embedder.model import EmbeddingModel
 
         self._model: EmbeddingModel = EmbeddingModel.open(
@@ -160,21 +147,13 @@ class Embedder(Method):
         self, queries: np.ndarray, items: np.ndarray, k: int, notes: dict[str, object] | None = None
     ) -> Iterator[TopK]:
         """The k items with the largest inner product for each query, batch by batch, found where the model computes."""
-        from xmcbench.methods.dense.distributed import distributed_top_k
+        from xmcbench.methods.dense.distributed import search_on_machines
 
-        return distributed_top_k(
-            queries,
-            items,
-            k,
-            artifacts=self.artifacts,
-            device=self._model.device,
-            processes=self._model.processes,
-            seed=self.seed,
-            notes=notes,
-        )
+        where: dict[str, Any] = {"device": self._model.device, "processes": self._model.processes, "seed": self.seed}
+        return search_on_machines(queries, items, k, artifacts=self.artifacts, notes=notes, **where)
 
 
-def _installed(package: str) -> bool:
+def _is_installed(package: str) -> bool:
     try:
         return find_spec(package) is not None
     except ModuleNotFoundError:  # the parent of a dotted name

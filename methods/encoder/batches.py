@@ -1,4 +1,4 @@
-"""Batches of texts: which are computed side by side, and how they are padded."""
+"""Batches of texts: the order of rows, the texts computed side by side, and their padding."""
 
 from __future__ import annotations
 
@@ -14,20 +14,16 @@ _LAUNCHES = 32_768
 _ROUNDED = 8
 
 
-def training_batches(lengths: np.ndarray, device: str, at_most: int | None = None) -> list[np.ndarray]:
-    """The batches of a training step: positions in ``lengths``, the longest texts first.
-
-    lengths: tokens of each text, int [n]. at_most: tokens of a batch, None for what suits the device.
-    """
+def split_step(lengths: np.ndarray, device: str, at_most: int | None = None) -> list[np.ndarray]:
+    """The batches of a training step: positions in ``lengths``, the longest texts first. lengths: tokens of each text,
+    int [n]. at_most: tokens of a batch, None for what suits the device."""
     budget = at_most or 2 * TOKENS[device]
     return least_cost(lengths, budget, _LAUNCHES) if device == "cuda" else by_length(lengths, budget)
 
 
 def by_length(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Rows cut into batches of similar length with at most ``budget`` tokens, padding included (or a single row).
-
-    The longest come first, so that a lack of memory shows at once.
-    """
+    """Rows cut into batches of similar length with at most ``budget`` tokens, padding included (or a single row). The
+    longest come first, so that a lack of memory shows at once."""
     order = np.argsort(-lengths, kind="stable")
     batches, start = [], 0
     while start < len(order):
@@ -38,10 +34,8 @@ def by_length(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
 
 
 def least_cost(lengths: np.ndarray, budget: int, launches: int) -> list[np.ndarray]:
-    """Rows cut as ``by_length`` cuts them, but where that costs least.
-
-    A batch costs its tokens, padding included, and ``launches`` tokens more. Lengths count in multiples of 8.
-    """
+    """Rows cut as ``by_length`` cuts them, but where that costs least. A batch costs its tokens, padding included, and
+    ``launches`` tokens more. Lengths count in multiples of 8."""
     order = np.argsort(-lengths, kind="stable")
     rounded = _ROUNDED * np.maximum(1, -(-lengths[order] // _ROUNDED))
     starts = np.flatnonzero(np.diff(rounded, prepend=-1))
@@ -64,13 +58,51 @@ def least_cost(lengths: np.ndarray, budget: int, launches: int) -> list[np.ndarr
     return batches
 
 
-def padded(texts: list[np.ndarray], pad: int) -> tuple[np.ndarray, np.ndarray]:
-    """Texts side by side: token numbers int64 [n, longest] and the mask of real tokens, bool of the same shape.
-
-    There is at least one column, of padding where no text has a token: a network cannot read none.
-    """
-    lengths = np.array([len(each) for each in texts])
+def pad_texts(texts: list[np.ndarray], pad: int) -> tuple[np.ndarray, np.ndarray]:
+    """Texts side by side: token numbers int64 [n, longest] and the mask of real tokens, bool of the same shape. There
+    is at least one column, of padding where no text has a token: a network cannot read none."""
+    lengths = np.array([len(text) for text in texts])
     mask = np.arange(max(1, lengths.max())) < lengths[:, None]
     ids = np.full(mask.shape, pad, np.int64)
     ids[mask] = np.concatenate(texts)
     return ids, mask
+
+
+class Epochs:
+    """Rows in random order, every row once before any comes again; a step's rows follow from its number."""
+
+    def __init__(self, rows: int, batch: int, seed: int) -> None:
+        """rows: how many there are; batch: rows of a step, at most ``rows``."""
+        self.rows, self.batch, self._seed = rows, min(batch, rows), seed
+        self._epoch, self._order = -1, np.empty(0, np.int64)
+
+    def __call__(self, step: int) -> np.ndarray:
+        """The rows of a step, counted from 0: int64 [batch], none of them twice. An epoch's last rows that do not fill
+        a batch are left out of it."""
+        epoch, place = self.epoch(step), step % (self.rows // self.batch)
+        if epoch != self._epoch:
+            self._epoch, self._order = epoch, np.random.default_rng([self._seed, epoch]).permutation(self.rows)
+        return self._order[place * self.batch : (place + 1) * self.batch]
+
+    def epoch(self, step: int) -> int:
+        """Number of visits of all rows before a step."""
+        return step // (self.rows // self.batch)
+
+
+class BalancedEpochs:
+    """Pairs drawn so that every label comes once before any comes again: in an epoch each label brings one pair. A
+    label that has most of the pairs would otherwise fill most of every batch, and be compared with itself."""
+
+    def __init__(self, labels: np.ndarray, batch: int, seed: int) -> None:
+        """labels: the label of each pair, int64 [n]; batch: pairs of a step, at most as many as there are labels."""
+        found, numbered = np.unique(labels, return_inverse=True)
+        self._by_label = np.argsort(numbered, kind="stable")
+        self._counts = np.bincount(numbered)
+        self._starts = np.concatenate([[0], np.cumsum(self._counts)[:-1]])
+        self._epochs, self._seed = Epochs(len(found), batch, seed), seed
+
+    def __call__(self, step: int) -> np.ndarray:
+        """The pairs of a step, counted from 0: int64 [batch], of as many labels."""
+        labels = self._epochs(step)
+        places = np.random.default_rng([self._seed, step, 7]).integers(self._counts[labels])
+        return self._by_label[self._starts[labels] + places]  # type: ignore[no-any-return]

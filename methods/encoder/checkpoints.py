@@ -37,13 +37,13 @@ def save(
     folder: Path, checkpoint: Checkpoint, network: nn.Module, optimizer: Optimizer, identity: Mapping[str, object]
 ) -> None:
     """Write the checkpoint to a temporary file, then replace the last one. Raises XmcbenchError if that fails."""
-    tensors = {f"network/{name}": each for name, each in _each_once(network.state_dict()).items()}
+    tensors = {f"network/{name}": tensor for name, tensor in _each_once(network.state_dict()).items()}
     names = {id(parameter): name for name, parameter in network.named_parameters()}
     for parameter, state in optimizer.state.items():
-        tensors |= {f"optimizer/{key}/{names[id(parameter)]}": torch.as_tensor(each) for key, each in state.items()}
-    tensors |= {f"task/{name}": torch.from_numpy(np.array(each)) for name, each in checkpoint.task.items()}
+        tensors |= {f"optimizer/{key}/{names[id(parameter)]}": torch.as_tensor(tensor) for key, tensor in state.items()}
+    tensors |= {f"task/{name}": torch.from_numpy(np.array(array)) for name, array in checkpoint.task.items()}
     facts = {"step": checkpoint.step, "curve": checkpoint.curve, "sums": checkpoint.sums, "identity": dict(identity)}
-    tensors = {name: each.detach().cpu().contiguous() for name, each in tensors.items()}
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(facts)
     try:
         with _in_its_place(folder) as file:
@@ -72,10 +72,8 @@ def _in_its_place(folder: Path) -> Iterator[Path]:
 def restore(
     folder: Path, network: nn.Module, optimizer: Optimizer, identity: Mapping[str, object]
 ) -> Checkpoint | None:
-    """Restore network and optimizer from the last checkpoint, if there is one of the same training.
-
-    Raises XmcbenchError if it is damaged.
-    """
+    """Restore network and optimizer from the last checkpoint, if there is one of the same training. Raises
+    XmcbenchError if it is damaged."""
     path = folder / _NAME
     if not path.is_file():
         return None
@@ -96,13 +94,13 @@ def restore(
     network.load_state_dict(_below(tensors, "network/"), strict=False)  # of names that share a tensor there is one
     for name, parameter in network.named_parameters():
         state = {
-            key.split("/", 2)[1]: each
-            for key, each in tensors.items()
+            key.split("/", 2)[1]: tensor
+            for key, tensor in tensors.items()
             if key.startswith("optimizer/") and key.split("/", 2)[2] == name
         }
         if state:
-            optimizer.state[parameter] = {key: each.to(parameter.device) for key, each in state.items()}
-    task = {name: each.numpy() for name, each in _below(tensors, "task/").items()}
+            optimizer.state[parameter] = {key: tensor.to(parameter.device) for key, tensor in state.items()}
+    task = {name: tensor.numpy() for name, tensor in _below(tensors, "task/").items()}
     return Checkpoint(int(facts["step"]), facts["curve"], facts["sums"], task)
 
 
@@ -130,19 +128,19 @@ def remove(folder: Path) -> None:
 
 def _each_once(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Without the names of a tensor that an earlier one has: a word predictor shares the table of word embeddings."""
-    found = {each.data_ptr(): name for name, each in reversed(tensors.items())}
-    return {name: each for name, each in tensors.items() if found[each.data_ptr()] == name}
+    found = {tensor.data_ptr(): name for name, tensor in reversed(tensors.items())}
+    return {name: tensor for name, tensor in tensors.items() if found[tensor.data_ptr()] == name}
 
 
 def _sha256(facts: str, tensors: Mapping[str, torch.Tensor]) -> str:
     """SHA-256 (hex) of the content of a checkpoint."""
     digest = hashlib.sha256(facts.encode())
     for name in sorted(tensors):
-        each = tensors[name]
-        digest.update(f"{name} {each.dtype} {tuple(each.shape)}\n".encode())
-        digest.update(each.reshape(-1).view(torch.uint8).numpy())
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
 
 
 def _below(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    return {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -1,35 +1,103 @@
 """The inverse cloze task of extreme classification: pairs of a document's context and its title (MACLR section 4.2).
 
 The paper pairs the title s1 with the context s2 .. sn. Its authors' code takes documents whose content has more than
-one sentence, and takes the title's words out of a sentence of the content with probability .9 where they are repeated
-there, so that the pair is not found by copying. It draws these sentences again at each visit of a document.
+one sentence, and removes the title from a sentence of the content with probability .9, so that the pair is not found
+by copying. It draws these sentences again at each visit of a document.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from xmcbench import MethodError, Texts
-from xmcbench.methods.encoder.sentences import Sentences, Splitter, splitter
+from xmcbench import Artifacts, MethodError, Texts
 from xmcbench.methods.encoder.tokens import Tokenizer, TokenStore
 
 if TYPE_CHECKING:
-    from xmcbench import Artifacts
+    from nltk.tokenize.punkt import PunktSentenceTokenizer
+
+Sentences = Literal["regex", "punkt"]
+
+#: A sentence ends with a line, with . ! ? or one of their kin (Arabic, Devanagari) before white space, or with the
+#: last of the full stops, exclamation and question marks of Chinese and Japanese, which no white space follows.
+_END = re.compile(
+    "(?<=[.!?\u061f\u06d4\u0964])\\s+|(?<=[\u3002\uff01\uff1f\uff61])(?![\u300d\u300f\u201d\uff09\u3002\uff01\uff1f\uff61])\\s*|\\n+"
+)
+#: Contents that Punkt learns from at most, drawn at random.
+_SAMPLE = 20_000
+
+
+@dataclass(frozen=True)
+class Splitter:
+    """Splits a text into its sentences. model: the file of a trained Punkt; None for the regular expression."""
+
+    model: Path | None = None
+
+    def __call__(self, text: str) -> list[str]:
+        """The sentences, none of them empty."""
+        parts = _END.split(text) if self.model is None else self._punkt.tokenize(text)
+        return [sentence for sentence in (part.strip() for part in parts) if sentence]
+
+    def __getstate__(self) -> dict[str, object]:
+        """Another process reads the model again."""
+        return {"model": self.model}
+
+    def identity(self) -> str:
+        """Identity of the rule: the sentences depend on it."""
+        return "regex" if self.model is None else hashlib.sha256(self.model.read_bytes()).hexdigest()
+
+    @cached_property
+    def _punkt(self) -> PunktSentenceTokenizer:
+        from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+
+        assert self.model is not None
+        learned = json.loads(self.model.read_text())
+        parameters = PunktParameters()
+        parameters.abbrev_types = set(learned["abbreviations"])
+        parameters.collocations = {(first, second) for first, second in learned["collocations"]}
+        parameters.sent_starters = set(learned["starters"])
+        parameters.ortho_context.update(learned["orthography"])
+        return PunktSentenceTokenizer(parameters)
+
+
+def splitter(kind: Sentences, artifacts: Artifacts, raw_X: Texts) -> Splitter:
+    """A splitter for the contents of a corpus. Punkt (Kiss and Strunk 2006) learns abbreviations and collocations from
+    plain text. NLTK's English model comes with no package, so this one learns from a sample of the contents themselves:
+    once, kept as an artifact."""
+    if kind == "regex":
+        return Splitter()
+
+    def build(folder: Path) -> None:
+        from nltk.tokenize.punkt import PunktTrainer
+
+        rows = np.random.RandomState(0).permutation(len(raw_X))[:_SAMPLE]
+        trainer = PunktTrainer()
+        trainer.train("\n".join(raw_X.take(np.sort(rows)).contents), finalize=True)
+        found = trainer.get_params()
+        learned = {
+            "abbreviations": sorted(found.abbrev_types),
+            "collocations": sorted(found.collocations),
+            "starters": sorted(found.sent_starters),
+            "orthography": dict(sorted(found.ortho_context.items())),
+        }
+        (folder / "punkt.json").write_text(json.dumps(learned, ensure_ascii=False))
+
+    return Splitter(artifacts.get("punkt", {"digest": raw_X.digest}, build) / "punkt.json")
 
 
 @dataclass(frozen=True)
 class ContextPairs:
     """(context, title) pairs of a corpus. rows: the documents that have one, int64 [n]; left_out: how many have none.
-
-    contexts: as they are at the first visit, and titles: token stores of n texts each. repeated: what is needed to
-    draw the other visits; None where no title is ever taken out.
-    """
+    contexts: as they are at the first visit, and titles: token stores of n texts each. repeated: what is needed to draw
+    the other visits; None where no title is ever taken out."""
 
     contexts: TokenStore
     titles: TokenStore
@@ -44,11 +112,9 @@ class ContextPairs:
 
 @dataclass(frozen=True)
 class Repeated:
-    """The documents whose content repeats their title.
-
-    folder: holds ``texts.arrow`` (their titles and contents) and ``places.npy`` (int64 [n], the place of a pair's
-    document in it, -1 where the title is not repeated). The other attributes are those of ``context_pairs``.
-    """
+    """The documents whose content repeats their title. folder: holds ``texts.arrow`` (their titles and contents) and
+    ``places.npy`` (int64 [n], the place of a pair's document in it, -1 where the title is not repeated). The other
+    attributes are those of ``context_pairs``."""
 
     folder: Path
     split: Splitter
@@ -59,7 +125,7 @@ class Repeated:
 
     def __getstate__(self) -> dict[str, object]:
         """Another process maps the files again."""
-        return {name: each for name, each in self.__dict__.items() if name not in ("texts", "places")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("texts", "places")}
 
     @cached_property
     def texts(self) -> Texts:
@@ -68,7 +134,7 @@ class Repeated:
 
     @cached_property
     def places(self) -> np.ndarray:
-        """Which document of ``texts`` a pair is of; -1: none."""
+        """Number in ``texts`` of a pair's document, int64; -1: none."""
         places: np.ndarray = np.load(self.folder / "places.npy", mmap_mode="r", allow_pickle=False)
         return places
 
@@ -116,11 +182,9 @@ def context_pairs(
     seed: int,
     sentences: Sentences = "regex",
 ) -> ContextPairs:
-    """The pairs of all documents with at least ``min_sentences`` sentences of content and a title.
-
-    tokenizers: of contexts and of titles. title_dropout: probability that a sentence loses the title's string.
-    sentences: how contents are split. Lengths in tokens. Raises MethodError if no document has a context.
-    """
+    """The pairs of all documents with at least ``min_sentences`` sentences of content and a title. tokenizers: of
+    contexts and of titles. title_dropout: probability that a sentence loses the title's string. sentences: how contents
+    are split. Lengths in tokens. Raises MethodError if no document has a context."""
     split = splitter(sentences, artifacts, raw_X)
     rows = np.array(
         [row for row, (title, found) in enumerate(_documents(raw_X, split)) if title and len(found) >= min_sentences],
@@ -151,7 +215,9 @@ def context_pairs(
         TokenStore.shared(artifacts, {**identity, "part": "their titles"}, titles, tokenizers[1], title_length),
         rows,
         len(raw_X) - len(rows),
-        Repeated(_repeated(artifacts, identity, kept, split), split, tokenizers[0], context_length, title_dropout, seed)
+        Repeated(
+            _find_repeated(artifacts, identity, kept, split), split, tokenizers[0], context_length, title_dropout, seed
+        )
         if title_dropout
         else None,
     )
@@ -161,12 +227,14 @@ def without_title(title: str, sentences: list[str], title_dropout: float, rng: n
     """The sentences as one text; each loses the title's string with this probability."""
     if title_dropout:
         drawn = rng.random(len(sentences)) < title_dropout
-        sentences = [each.replace(title, " ") if out else each for each, out in zip(sentences, drawn, strict=True)]
+        sentences = [
+            sentence.replace(title, " ") if out else sentence for sentence, out in zip(sentences, drawn, strict=True)
+        ]
     return " ".join(" ".join(sentences).split())
 
 
 def draw_of(seed: int, visit: int, pair: int) -> np.random.Generator:
-    """What decides which sentences of a pair lose the title at a visit."""
+    """Random generator that decides which sentences of a pair lose the title at a visit."""
     return np.random.default_rng([seed, 1, visit, pair])
 
 
@@ -182,11 +250,11 @@ def _contexts(kept: Texts, split: Splitter, title_dropout: float, seed: int) -> 
         yield without_title(title, found, title_dropout, draw_of(seed, 0, pair)) or " ".join(found)
 
 
-def _repeated(artifacts: Artifacts, identity: Mapping[str, object], kept: Texts, split: Splitter) -> Path:
+def _find_repeated(artifacts: Artifacts, identity: Mapping[str, object], kept: Texts, split: Splitter) -> Path:
     """The folder of ``Repeated``."""
 
     def build(folder: Path) -> None:
-        again = [any(title in each for each in found) for title, found in _documents(kept, split)]
+        again = [any(title in sentence for sentence in found) for title, found in _documents(kept, split)]
         places = np.where(again, np.cumsum(again) - 1, -1)
         np.save(folder / "places.npy", places.astype(np.int64))
         _write_texts(folder / "texts.arrow", kept.take(np.flatnonzero(again)))

@@ -2,24 +2,56 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 from torch import nn
 
-from xmcbench.methods.encoder.batches import padded, training_batches
+from xmcbench.methods.encoder.batches import BalancedEpochs, Epochs, pad_texts, split_step
 from xmcbench.methods.encoder.cloze import ContextPairs
-from xmcbench.methods.encoder.epochs import BalancedEpochs, Epochs
-from xmcbench.methods.encoder.losses import contrastive_loss, in_batch
 from xmcbench.methods.encoder.tokens import TokenStore
-from xmcbench.methods.encoder.training import DistributedContext
+from xmcbench.methods.encoder.training import DistributedContext, Task
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+
+def contrastive_loss(logits: torch.Tensor, positive: torch.Tensor, ignored: torch.Tensor | None = None) -> torch.Tensor:
+    """Mean over the anchors of -1/|P(i)| sum over p in P(i) of log softmax_i(p): equation 3 of MACLR, divided by N.
+    logits: [n, m], anchor against candidate. positive: bool [n, m], P(i), at least one a row. ignored: bool [n, m],
+    candidates that are neither positive nor negative for this anchor and are left out of its denominator; positives
+    always stay. With one positive a row this is equation 2, the in-batch contrastive loss."""
+    if ignored is not None:
+        logits = logits.masked_fill(ignored & ~positive, -torch.inf)
+    shares = torch.log_softmax(logits, dim=1).masked_fill(~positive, 0.0)
+    return -(shares.sum(1) / positive.sum(1)).mean()
+
+
+def in_batch(
+    anchors: torch.Tensor, candidates: torch.Tensor, first: int, temperature: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits of this process's anchors against all candidates, and the mask of each anchor's positive. anchors: [n, d];
+    candidates: [m, d]; anchor i belongs to candidate ``first`` + i. Returns logits [n, m] (inner products over the
+    temperature) and bool [n, m]."""
+    logits = anchors @ candidates.T / temperature
+    own = torch.zeros_like(logits, dtype=torch.bool)
+    own.diagonal(first).fill_(True)
+    return logits, own
+
+
+def triplet_loss(
+    cosines: torch.Tensor, own: torch.Tensor, true: torch.Tensor, margin: float, hardest: int
+) -> torch.Tensor:
+    """Mean over anchors of the mean hinge ``margin`` - positive + negative over their hardest negatives. cosines: float
+    [n, m]; own: bool [n, m], the positive of each anchor; true: bool [n, m], not negatives. hardest: how many negatives
+    of an anchor count, those with the largest cosines. An anchor without any costs nothing."""
+    positive = cosines[own][:, None]
+    negative, _ = cosines.masked_fill(true | own, -torch.inf).topk(min(hardest, cosines.shape[1]), dim=1)
+    there = negative > -torch.inf
+    hinge = torch.relu(margin - positive + torch.where(there, negative, torch.zeros_like(negative))) * there
+    return (hinge.sum(dim=1) / there.sum(dim=1).clamp(min=1)).mean()
 
 
 #: Which other labels of a batch are negatives of an instance: all of them, as in the paper and its authors' code, or
@@ -57,56 +89,49 @@ class Vectors:
     first: int
 
 
-class ContrastiveTask(ABC):
-    """A task that draws named views, the same on every process, and compares their vectors.
+class ContrastiveTask(Task):
+    """A task that draws named views, the same on every process, and compares their vectors. The rows of a step follow
+    from (seed, step) alone, so every process knows the whole batch and embeds its part."""
 
-    The rows of a step follow from (seed, step) alone, so every process knows the whole batch and embeds its part.
-    """
+    #: Divisor of inner products.
+    _temperature: float = 1.0
 
     @abstractmethod
     def draw(self, step: int) -> dict[str, View]:
         """The views of a step. A text in two views is embedded twice, with different dropout."""
 
-    @abstractmethod
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """The losses of this process's rows, by name."""
-
-    def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:  # noqa: B027 - most tasks have no schedule
-        """Nothing is due between steps."""
-
-    def state(self) -> dict[str, np.ndarray]:
-        """No state."""
-        return {}
-
-    def resume(self, state: Mapping[str, np.ndarray]) -> None:  # noqa: B027 - most tasks have no state
-        """Nothing to restore."""
+        """Return the losses of this process's rows, by name: here, each anchor against the positives of all rows."""
+        anchors, positives = vectors["anchor"], vectors["positive"]
+        logits, own = in_batch(anchors.local, positives.gathered, anchors.first, self._temperature)
+        return {"contrastive": contrastive_loss(logits, own)}
 
     def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
         """Embed all views of the step in one call and compare them."""
         views = self.draw(step)
         shares = {name: context.local_slice(len(view.rows)) for name, view in views.items()}
-        own = embedded(network, [(view.store, view.rows[shares[name]]) for name, view in views.items()], context.device)
+        own = embed_parts(
+            network, [(view.store, view.rows[shares[name]]) for name, view in views.items()], context.device
+        )
         vectors = {
             name: Vectors(part, context.gather(part), shares[name].start) for name, part in zip(views, own, strict=True)
         }
         return self.compare(step, views, vectors)
 
 
-def embedded(
+def embed_parts(
     network: nn.Module, parts: list[tuple[TokenSource, np.ndarray]], device: torch.device
 ) -> list[torch.Tensor]:
-    """The vectors [rows, d] of each part, with gradients.
-
-    Texts are first sorted into batches of similar length, so there is little padding.
-    """
+    """The vectors [rows, d] of each part, with gradients. Texts are first sorted into batches of similar length, so
+    there is little padding."""
     texts = [store[row] for store, rows in parts for row in rows]
     pad = parts[0][0].pad
     cached = getattr(getattr(network, "module", network), "cached_tokens", None)
-    batches = training_batches(np.array([len(each) for each in texts]), device.type, cached)
+    batches = split_step(np.array([len(text) for text in texts]), device.type, cached)
     ids, masks = [], []
     at_once = device.type == "cuda"  # elsewhere the copy could be of memory that is already used again
     for batch in batches:
-        tokens, real = padded([texts[place] for place in batch], pad)
+        tokens, real = pad_texts([texts[place] for place in batch], pad)
         ids.append(torch.from_numpy(tokens).to(device, non_blocking=at_once))
         masks.append(torch.from_numpy(real).to(device, non_blocking=at_once))
     vectors = network(ids, masks)
@@ -117,10 +142,8 @@ def embedded(
 
 
 class TwoViews(ContrastiveTask):
-    """The in-batch contrastive loss between two texts of the same row: equation 2 of MACLR.
-
-    ICT: context and title of a document. SimCSE: the document and itself, under two dropout masks.
-    """
+    """The in-batch contrastive loss between two texts of the same row: equation 2 of MACLR. ICT: context and title of a
+    document. SimCSE: the document and itself, under two dropout masks."""
 
     def __init__(self, anchors: TokenStore, positives: TokenStore, batch: int, temperature: float, seed: int) -> None:
         """anchors, positives: n texts each, row by row; batch: rows of a step, over all processes."""
@@ -132,21 +155,10 @@ class TwoViews(ContrastiveTask):
         rows = self._epochs(step)
         return {"anchor": View(self._anchors, rows), "positive": View(self._positives, rows)}
 
-    def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """Each anchor against the positives of all rows."""
-        anchors, positives = vectors["anchor"], vectors["positive"]
-        return {
-            "contrastive": contrastive_loss(
-                *in_batch(anchors.local, positives.gathered, anchors.first, self._temperature)
-            )
-        }
-
 
 class InverseCloze(TwoViews):
-    """Equation 2 between context and title of a document (ICT).
-
-    Which sentences of a context lose the title is drawn again at every visit.
-    """
+    """Equation 2 between context and title of a document (ICT); the sentences that lose the title are drawn at every
+    visit."""
 
     def __init__(
         self, drawn: ContextPairs, batch: int, temperature: float, seed: int, used: np.ndarray | None = None
@@ -179,10 +191,8 @@ class KnownPairs(ContrastiveTask):
         balanced: bool = False,
     ) -> None:
         """pairs: binary CSR [N, L]; instances: N texts; labels: L texts; batch: pairs of a step, over all processes.
-
-        negatives: which other labels of the batch are. balanced: whether a label is drawn once before any comes again,
-        and not each pair.
-        """
+        negatives: other labels of the batch that count. balanced: draw a label once before any comes again, not each
+        pair."""
         pairs = pairs.tocsr()
         self._instances, self._labels, self._pairs, self._temperature = instances, labels, pairs, temperature
         self._rows = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
@@ -224,10 +234,10 @@ class Replayed(ContrastiveTask):
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
         """The losses of both."""
         losses = self._task.compare(step, views, vectors)
-        own = {name: _below(each, "replayed ") for name, each in (("views", views), ("vectors", vectors))}
+        own = {name: _below(values, "replayed ") for name, values in (("views", views), ("vectors", vectors))}
         again = self._replayed.compare(step, own["views"], own["vectors"])  # type: ignore[arg-type]
-        return {**losses, **{f"replayed {name}": self._weight * each for name, each in again.items()}}
+        return {**losses, **{f"replayed {name}": self._weight * loss for name, loss in again.items()}}
 
 
 def _below(named: Mapping[str, object], prefix: str) -> dict[str, object]:
-    return {name.removeprefix(prefix): each for name, each in named.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)}

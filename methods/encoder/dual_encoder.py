@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
-from xmcbench import Doc, Method, MethodError, pairs_digest
+from xmcbench import Doc, Method, MethodError, Texts, TopK, pairs_digest
+from xmcbench.methods.declarations import AboveZero, PrecisionName, Share, Steps, Stored, Tokens
 from xmcbench.methods.encoder import HUB_TOKENS, PACKAGES
 
 if TYPE_CHECKING:
@@ -16,18 +17,14 @@ if TYPE_CHECKING:
 
     from scipy.sparse import csr_matrix
 
-    from xmcbench import Texts, TopK
     from xmcbench.methods.encoder.contrastive import ContrastiveTask
+    from xmcbench.methods.encoder.tokens import TokenStore
     from xmcbench.methods.encoder.tower import Tower
     from xmcbench.methods.encoder.training import TrainingPlan
 
 
-class DualEncoder(Method):
-    """An encoder whose inner product of instance and label is the score (MACLR, equation 1).
-
-    Without pairs it ranks with the weights that it has; with pairs it is fine-tuned on them first, by the in-batch
-    contrastive loss (equation 2).
-    """
+class BackboneMethod(Method):
+    """A method with an encoder, and the parameters by which it is opened and trained."""
 
     described: ClassVar[tuple[str, ...]] = ("backbone",)
     needs: ClassVar = {"gpu": 1}
@@ -41,9 +38,7 @@ class DualEncoder(Method):
             "supervision, whose tokenizer and weights are learned from the corpus"
         ),
     ] = "all-MiniLM-L6-v2"
-    mlm_steps: Annotated[int, Ge(0), Unit("steps"), Doc("steps of masked-language modeling of a scratch: backbone")] = (
-        2000
-    )
+    mlm_steps: Annotated[Steps, Doc("steps of masked-language modeling of a scratch: backbone")] = 2000
     head: Annotated[
         Literal["native", "cls", "paper"],
         Doc(
@@ -53,35 +48,103 @@ class DualEncoder(Method):
             "MACLR, section 5.1",
         ),
     ] = "native"
-    temperature: Annotated[
-        float, Gt(0), Doc("divisor of cosines in training; inner products are not divided", "SimCSE, section 3")
-    ] = 0.05
     instance_length: Annotated[
-        int,
-        Ge(3),
-        Unit("tokens"),
+        Tokens,
         Doc(
             "maximum length of an instance (or the checkpoint's limit, if lower); longer texts are truncated",
             "MACLR, section 5.1",
         ),
     ] = 288
+    instance_prompt: Annotated[
+        str | None, Doc("text put before every instance; none: the checkpoint's own, if any")
+    ] = None
+    recomputed_layers: Annotated[
+        bool, Doc("compute the activations of a layer twice to save memory (activation checkpointing)")
+    ] = False
+    precision: Annotated[
+        PrecisionName,
+        Doc(
+            "precision of matrix products; auto: bfloat16 where the hardware has it, float16 with loss scaling on a "
+            "GPU that only has that (V100, T4), else float32. A scratch: backbone is trained once for a runs folder, "
+            "in the precision of the first cell that needs it, and in float32 instead of float16"
+        ),
+    ] = "auto"
+    warmup: Annotated[Share, Doc("share of the steps over which the learning rate rises", "MACLR, section 5.1")] = 0.1
+    clip: Annotated[float | None, Gt(0), Doc("maximum Euclidean norm of the gradient; none: no limit")] = 1.0
+
+    def describe(self) -> str:
+        """Return the name of the backbone."""
+        return self.backbone.rstrip("/").rpartition("/")[2]
+
+    def inputs(self) -> Mapping[str, Path | str]:
+        """Return the backbone: a folder, or a model of the hub with its commit."""
+        from xmcbench.methods.encoder.backbone import model_input
+
+        return model_input("backbone", self.backbone)
+
+    def require(self) -> None:
+        """Raise Unavailable if the weights are neither on this machine nor on the hub. Raises UsageError for an unknown
+        backbone, and for invalid variables of torchrun."""
+        from xmcbench.methods.distributed.machines import Machines
+        from xmcbench.methods.encoder.backbone import require_backbone
+
+        super().require()
+        require_backbone(self.backbone, self._prompts)
+        Machines.here()
+
+    @property
+    def _prompts(self) -> tuple[str | None, str | None]:
+        """Prompts of instances and labels, None for the checkpoint's own; labels are not read here."""
+        return self.instance_prompt, ""
+
+    def _open(self, raw_X: Texts, raw_Y: Texts, label_length: int | None = None, **options: Any) -> Tower:
+        """Open the backbone with its head, untrained. options: of ``Tower.open``."""
+        from xmcbench.methods.encoder.tower import Tower
+
+        options = {"projection": False, "temperature": 1.0, **options}
+        tower = Tower.open(
+            self.backbone,
+            (raw_X, raw_Y),
+            self.artifacts,
+            self.compute,
+            head=self.head,
+            precision=self.precision,
+            mlm_steps=self.mlm_steps,
+            lengths=(self.instance_length, label_length or self.instance_length),
+            prompts=self._prompts,
+            seed=self.seed,
+            recomputed_layers=self.recomputed_layers,
+            **options,
+        )
+        self.notes["backbone"] = tower.note()
+        self.notes["computed"] = {"device": tower.device, "precision": tower.encoder.precision}
+        return tower
+
+    def _plan(self, steps: int, rate: float) -> TrainingPlan:
+        """A training of this method."""
+        from xmcbench.methods.encoder.training import TrainingPlan
+
+        return TrainingPlan(steps, rate, self.warmup, clip=self.clip, seed=self.seed)
+
+
+class DualEncoder(BackboneMethod):
+    """An encoder whose inner product of instance and label is the score (MACLR, equation 1). Without pairs it ranks
+    with the weights that it has; with pairs it is fine-tuned on them first, by the in-batch contrastive loss (equation
+    2)."""
+
+    temperature: Annotated[
+        AboveZero, Doc("divisor of cosines in training; inner products are not divided", "SimCSE, section 3")
+    ] = 0.05
     label_length: Annotated[
-        int,
-        Ge(3),
-        Unit("tokens"),
+        Tokens,
         Doc(
             "maximum length of a label (or the checkpoint's limit, if lower); longer texts are truncated",
             "MACLR, section 5.1",
         ),
     ] = 64
-    instance_prompt: Annotated[
-        str | None, Doc("text put before every instance; none: the checkpoint's own, if any")
-    ] = None
     label_prompt: Annotated[str | None, Doc("text put before every label; none: the checkpoint's own, if any")] = None
     finetune_steps: Annotated[
-        int,
-        Ge(0),
-        Unit("steps"),
+        Steps,
         Doc(
             "number of fine-tuning steps on the known pairs; see finetune_growth",
             "MACLR, section 5.1, for 1% of the labels",
@@ -106,7 +169,7 @@ class DualEncoder(Method):
         Unit("pairs"),
         Doc("pairs per fine-tuning step, over all processes", "MACLR, section 5.1: 8 x 32, of its stages"),
     ] = 256
-    finetune_rate: Annotated[float, Gt(0), Doc("highest learning rate of fine-tuning", "MACLR, section 5.1")] = 5e-6
+    finetune_rate: Annotated[AboveZero, Doc("highest learning rate of fine-tuning", "MACLR, section 5.1")] = 5e-6
     finetune_full_rate: Annotated[
         int,
         Ge(0),
@@ -151,56 +214,16 @@ class DualEncoder(Method):
             "GradCache, Gao et al. 2021",
         ),
     ] = None
-    recomputed_layers: Annotated[
-        bool, Doc("compute the activations of a layer twice to save memory (activation checkpointing)")
-    ] = False
-    warmup: Annotated[
-        float, Interval(ge=0, le=1), Doc("share of the steps over which the learning rate rises", "MACLR, section 5.1")
-    ] = 0.1
-    precision: Annotated[
-        Literal["auto", "bf16", "fp16", "fp32"],
-        Doc(
-            "precision of matrix products; auto: bfloat16 where the hardware has it, float16 with loss scaling on a "
-            "GPU that only has that (V100, T4), else float32. A scratch: backbone is trained once for a runs folder, "
-            "in the precision of the first cell that needs it, and in float32 instead of float16"
-        ),
-    ] = "auto"
-    stored_as: Annotated[
-        Literal["float32", "float16"], Doc("type of the searched embeddings, on disk and in memory")
-    ] = "float32"
+    stored_as: Annotated[Stored, Doc("type of the searched embeddings, on disk and in memory")] = "float32"
 
     #: Whether training puts a dense layer between the pooled vector and the loss; the head ``paper`` has its own.
     _projection: ClassVar[bool] = False
     _tower: Tower | None = None
 
-    def describe(self) -> str:
-        """The name of the backbone."""
-        return self.backbone.rstrip("/").rpartition("/")[2]
-
-    def inputs(self) -> Mapping[str, Path | str]:
-        """Return the backbone: a folder, or a model of the hub with its commit."""
-        from xmcbench.methods.encoder.backbone import model_input
-
-        return model_input("backbone", self.backbone)
-
-    def require(self) -> None:
-        """Raise Unavailable if the weights are neither on this machine nor on the hub.
-
-        Raises UsageError for an unknown backbone, and for invalid variables of torchrun.
-        """
-        from xmcbench.methods.distributed.machines import Machines
-        from xmcbench.methods.encoder.backbone import require_backbone
-
-        require_backbone(self.backbone, (self.instance_prompt, self.label_prompt))
-        Machines.here()
-
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Fine-tune on the pairs, if there are any, and embed the labels.
-
-        Raises Unavailable if the weights are not available, MethodError if the training diverges, XmcbenchError if
-        there is no space for the embeddings.
-        """
-        tower, unchanged = self._opened(raw_X, raw_Y)
+        """Fine-tune on the pairs, if there are any, and embed the labels. Raises Unavailable if the weights are not
+        available, MethodError if the training diverges, XmcbenchError if there is no space for the embeddings."""
+        tower, unchanged = self._open_initial(raw_X, raw_Y)
         if pairs is not None and pairs.nnz and self.finetune_steps:
             self._finetune(tower, raw_X, raw_Y, pairs)
             unchanged = False
@@ -220,14 +243,24 @@ class DualEncoder(Method):
             yield from tower.nearest(vectors, self._labels, k, self.notes)
 
     @property
+    def _prompts(self) -> tuple[str | None, str | None]:
+        return self.instance_prompt, self.label_prompt
+
+    def _open(self, raw_X: Texts, raw_Y: Texts, label_length: int | None = None, **options: Any) -> Tower:
+        own = {
+            "projection": self._projection and self.head != "paper",
+            "temperature": self.temperature,
+            "cached_tokens": self.cached_tokens,
+        }
+        return super()._open(raw_X, raw_Y, self.label_length, **own, **options)
+
+    @property
     def _dtype(self) -> np.dtype:
         return np.dtype(self.stored_as)
 
-    def _opened(self, raw_X: Texts, raw_Y: Texts) -> tuple[Tower, bool]:
-        """The tower with the initial weights of fine-tuning, and whether they are those of the backbone.
-
-        Raises MethodError where a pre-training started from another checkpoint.
-        """
+    def _open_initial(self, raw_X: Texts, raw_Y: Texts) -> tuple[Tower, bool]:
+        """The tower with the initial weights of fine-tuning, and whether they are those of the backbone. Raises
+        MethodError where a pre-training started from another checkpoint."""
         tower = self._open(raw_X, raw_Y)
         if self.pretrained:
             self._check_pretrained(tower)
@@ -235,10 +268,8 @@ class DualEncoder(Method):
         return tower, not self.pretrained
 
     def _check_pretrained(self, tower: Tower) -> None:
-        """Raise MethodError where the pre-training started from another checkpoint.
-
-        Its weights lack the words that training has not changed, so they would be those of two checkpoints.
-        """
+        """Raise MethodError where the pre-training started from another checkpoint. Its weights lack the words that
+        training has not changed, so they would be those of two checkpoints."""
         from xmcbench.methods.encoder.network import CHECKPOINT
 
         before, now = bytes(self.pretrained.get(CHECKPOINT, b"")).hex(), str(tower.encoder.checkpoint_sha256)
@@ -250,36 +281,6 @@ class DualEncoder(Method):
                 "made again",
             )
 
-    def _open(self, raw_X: Texts, raw_Y: Texts) -> Tower:
-        """The backbone with its head, untrained."""
-        from xmcbench.methods.encoder.tower import Tower
-
-        tower = Tower.open(
-            self.backbone,
-            (raw_X, raw_Y),
-            self.artifacts,
-            self.compute,
-            head=self.head,
-            projection=self._projection and self.head != "paper",
-            precision=self.precision,
-            mlm_steps=self.mlm_steps,
-            temperature=self.temperature,
-            lengths=(self.instance_length, self.label_length),
-            prompts=(self.instance_prompt, self.label_prompt),
-            seed=self.seed,
-            cached_tokens=self.cached_tokens,
-            recomputed_layers=self.recomputed_layers,
-        )
-        self.notes["backbone"] = tower.note()
-        self.notes["computed"] = {"device": tower.device, "precision": tower.encoder.precision}
-        return tower
-
-    def _plan(self, steps: int, rate: float) -> TrainingPlan:
-        """A training of this method."""
-        from xmcbench.methods.encoder.training import TrainingPlan
-
-        return TrainingPlan(steps, rate, self.warmup, clip=self.clip, seed=self.seed)
-
     def _finetune(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix) -> None:
         share = self.finetune_share
         if share is None:
@@ -287,14 +288,11 @@ class DualEncoder(Method):
         self._train_on_pairs(tower, raw_X, raw_Y, pairs, share)
 
     def _share_by_held_out_labels(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix) -> float:
-        """The share of the fine-tuned weights that ranks held-out labels of the known pairs best.
+        """The share of the fine-tuned weights that ranks held-out labels of the known pairs best. Fine-tunes on the
+        other known labels first, and leaves the tower as it was."""
+        from xmcbench.methods.encoder.fine_tuning import SHARES, TOO_FEW_LABELS, hold_out_labels, label_retrieval
 
-        Fine-tunes on the other known labels first, and leaves the tower as it was.
-        """
-        from xmcbench.methods.encoder.fine_tuning import SHARES, TOO_FEW_LABELS, held_out_labels
-        from xmcbench.methods.encoder.label_retrieval import label_retrieval
-
-        training, held_out, candidates = held_out_labels(pairs, self.seed)
+        training, held_out, candidates = hold_out_labels(pairs, self.seed)
         if not held_out.nnz:
             self.notes["held-out labels"] = "too few labels are known to hold some out"
             return TOO_FEW_LABELS
@@ -309,26 +307,17 @@ class DualEncoder(Method):
             tower.blend(before, share)
             found[share] = label_retrieval(tower.encoder, instances, labels, held_out[rows], training[rows], candidates)
         tower.set_weights(before)
-        by_share = {str(share): each for share, each in found.items()}
+        by_share = {str(share): value for share, value in found.items()}
         self.notes["held-out labels"] = {"pairs": int(held_out.nnz), "MRR by share": by_share}
         return max(SHARES, key=lambda share: (found[share], -share))
 
     def _train_on_pairs(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix, share: float = 1.0) -> None:
-        from xmcbench.methods.encoder.contrastive import KnownPairs
         from xmcbench.methods.encoder.fine_tuning import effort
 
         rows = np.flatnonzero(np.diff(pairs.indptr))
-        known = raw_X.take(rows)
-        task = KnownPairs(
-            tower.instance_tokens(known, self.instance_length),
-            tower.label_tokens(raw_Y, self.label_length),
-            pairs[rows],
-            self.finetune_batch,
-            tower.temperature,
-            self.seed,
-            self.negatives,
-            self.finetune_balanced,
-        )
+        instances = tower.instance_tokens(raw_X.take(rows), self.instance_length)
+        labels = tower.label_tokens(raw_Y, self.label_length)
+        task, own = self._pairs_task(instances, labels, pairs[rows], tower.temperature)
         planned = effort(
             pairs,
             steps=self.finetune_steps,
@@ -338,19 +327,23 @@ class DualEncoder(Method):
             epochs=self.finetune_epochs,
             full_rate_pairs=self.finetune_full_rate,
         )
-        identity = {
-            "kind": "known pairs",
-            "pairs": pairs_digest(pairs.indptr, pairs.indices),
-            "negatives": self.negatives,
-            "balanced": self.finetune_balanced,
-            "instances": raw_X.digest,
-            "labels": raw_Y.digest,
-        }
-        whole, identity = self._beside(tower, raw_X, task, identity)
+        digest = pairs_digest(pairs.indptr, pairs.indices)
+        identity = {**own, "pairs": digest, "instances": raw_X.digest, "labels": raw_Y.digest}
+        task, identity = self._beside(tower, raw_X, task, identity)
         plan = self._plan(planned.steps, planned.rate)
         # No other cell starts from these weights: they are not kept.
-        note = tower.train(whole, plan, identity, self.finetune_batch, keep=False, share=share)
+        note = tower.train(task, plan, identity, self.finetune_batch, keep=False, share=share)
         self.notes["fine-tuning"] = {**note, "share": share}
+
+    def _pairs_task(
+        self, instances: TokenStore, labels: TokenStore, pairs: csr_matrix, temperature: float
+    ) -> tuple[ContrastiveTask, dict[str, object]]:
+        """Return the task of a fine-tuning on known pairs, and its identity."""
+        from xmcbench.methods.encoder.contrastive import KnownPairs
+
+        own = self.negatives, self.finetune_balanced
+        task = KnownPairs(instances, labels, pairs, self.finetune_batch, temperature, self.seed, *own)
+        return task, {"kind": "known pairs", "negatives": self.negatives, "balanced": self.finetune_balanced}
 
     def _beside(
         self, tower: Tower, raw_X: Texts, task: ContrastiveTask, identity: dict[str, object]

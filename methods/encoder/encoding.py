@@ -6,22 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from xmcbench import progress
+from xmcbench import Artifacts, progress
 from xmcbench.methods.dense.vectors import shared_vectors, temporary_vectors
-from xmcbench.methods.distributed.rows import write_rows
+from xmcbench.methods.distributed.processes import write_rows
 from xmcbench.methods.distributed.threads import in_threads
-from xmcbench.methods.encoder.batches import by_length, padded
+from xmcbench.methods.encoder.batches import by_length, pad_texts
 from xmcbench.methods.encoder.hardware import TOKENS, inference_tokens
-from xmcbench.methods.encoder.network import Encoder, fused_attention
+from xmcbench.methods.encoder.network import Encoder, is_fusing_faster
 from xmcbench.methods.encoder.tokens import TokenStore
-
-if TYPE_CHECKING:
-    from xmcbench import Artifacts
 
 #: How embeddings are kept where nothing else is asked for.
 FLOAT32 = np.dtype(np.float32)
@@ -35,11 +31,8 @@ def encode(encoder: Encoder, store: TokenStore, out: np.ndarray, rows: np.ndarra
 
 @dataclass(frozen=True)
 class StoreRows:
-    """The vectors of a store, as rows that several processes compute.
-
-    The batches are dealt out, not the texts: all processes have about as many tokens, and a vector comes out of the
-    same batch whatever their number.
-    """
+    """The vectors of a store, as rows that several processes compute. The batches are dealt out, not the texts: all
+    processes have about as many tokens, and a vector comes out of the same batch whatever their number."""
 
     encoder: Encoder
     store: TokenStore
@@ -47,7 +40,7 @@ class StoreRows:
     def shares(self, count: int) -> list[np.ndarray]:
         """The texts of each of ``count`` processes, int64."""
         batches = self._all()
-        return [np.concatenate([np.empty(0, np.int64), *batches[each::count]]) for each in range(count)]
+        return [np.concatenate([np.empty(0, np.int64), *batches[share::count]]) for share in range(count)]
 
     def write(self, out: np.ndarray, share: int, count: int, device: str) -> None:
         """Write the vectors of one of ``count`` shares to their rows of ``out``, computed on a device."""
@@ -66,7 +59,7 @@ def _batches(encoder: Encoder, store: TokenStore, rows: np.ndarray) -> list[np.n
     """Places in ``rows``, in batches of texts of similar length."""
     device = next(encoder.parameters()).device.type
     # Plain products hold the scores of a whole batch, which a smaller batch keeps in the cache of a core.
-    fused = fused_attention(device, encoder.precision)
+    fused = is_fusing_faster(device, encoder.precision)
     return by_length(store.lengths[rows], inference_tokens(device, encoder.precision) if fused else TOKENS[device])
 
 
@@ -82,7 +75,7 @@ def _write(
         vectors = encoder.frozen()
 
         def embed(batch: np.ndarray) -> int:
-            ids, mask = padded([store[row] for row in rows[batch]], store.pad)
+            ids, mask = pad_texts([store[row] for row in rows[batch]], store.pad)
             with torch.inference_mode():
                 out[batch] = vectors(torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)).cpu().numpy()
             return len(batch)
@@ -97,10 +90,8 @@ def _write(
 
 
 def _at_once(embed: Callable[[np.ndarray], int], batches: Sequence[np.ndarray], device: str) -> Iterator[int]:
-    """``embed`` of each batch; on the CPU, as many at once as torch has threads, each on one thread.
-
-    Threads that share a batch wait for each other after every product, the longer the busier the machine.
-    """
+    """``embed`` of each batch; on the CPU, as many at once as torch has threads, each on one thread. Threads that share
+    a batch wait for each other after every product, the longer the busier the machine."""
     threads = torch.get_num_threads()
     if device != "cpu" or threads == 1:
         yield from map(embed, batches)
@@ -114,11 +105,9 @@ def _at_once(embed: Callable[[np.ndarray], int], batches: Sequence[np.ndarray], 
 def temporary_embeddings(
     encoder: Encoder, store: TokenStore, artifacts: Artifacts, dtype: np.dtype = FLOAT32, processes: int = 1
 ) -> AbstractContextManager[np.ndarray]:
-    """The vectors of a store, [n, width], in a file beside the artifacts that goes when the block ends.
-
-    processes: of this machine; on several machines all of theirs share the texts, see ``distributed.rows``. Raises
-    XmcbenchError if there is not enough space, MethodError where a process fails.
-    """
+    """The vectors of a store, [n, width], in a file beside the artifacts that goes when the block ends. processes: of
+    this machine; on several machines all of theirs share the texts, see ``distributed.rows``. Raises XmcbenchError if
+    there is not enough space, MethodError where a process fails."""
     return temporary_vectors(artifacts, (len(store), encoder.width), dtype, _writer(encoder, store, processes))
 
 
@@ -130,10 +119,8 @@ def shared_embeddings(
     dtype: np.dtype = FLOAT32,
     processes: int = 1,
 ) -> np.ndarray:
-    """The vectors of a store, [n, width], taken from the artifacts, or made and put there.
-
-    identity: of weights and texts (JSON values). processes: see ``temporary_embeddings``; vectors do not depend on it.
-    """
+    """The vectors of a store, [n, width], taken from the artifacts, or made and put there. identity: of weights and
+    texts (JSON values). processes: see ``temporary_embeddings``; vectors do not depend on it."""
     key = {
         **identity,
         "form": encoder.form,

@@ -33,11 +33,9 @@ def inference_tokens(device: str, precision: str) -> int:
 _TENSOR_CORES = (7, 0)
 
 
-def chosen_device(device: Device, processes: int = 1) -> Place:
-    """``auto`` is a CUDA device if there is one, else the CPU. Raises Unavailable for a device that is not here.
-
-    Raises Unavailable too if there are GPUs, but fewer than processes, each of which needs one.
-    """
+def choose_device(device: Device, processes: int = 1) -> Place:
+    """``auto`` is a CUDA device if there is one, else the CPU. Raises Unavailable for a device that is not here. Raises
+    Unavailable too if there are GPUs, but fewer than processes, each of which needs one."""
     if device == "mps":
         if not torch.backends.mps.is_available():
             raise Unavailable("torch finds no Apple GPU (mps)", "use --device cpu; mps needs macOS on arm64")
@@ -52,9 +50,8 @@ def chosen_device(device: Device, processes: int = 1) -> Place:
     return chosen
 
 
-def chosen_precision(precision: Precision, device: str) -> Chosen:
+def choose_precision(precision: Precision, device: str) -> Chosen:
     """``auto`` is 16 bits where the hardware multiplies them faster than float32: bfloat16, else float16 on a GPU.
-
     Volta and Turing (V100, T4) only emulate bfloat16, which is slower than float32; they are fast with float16. On mps
     it is float32, and 16 bits raise Unavailable: autocast and the scale of losses need float64 there, which mps lacks.
     """

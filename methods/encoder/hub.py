@@ -26,15 +26,13 @@ _PLAIN = re.compile(r"[a-zA-Z0-9]+([.-][a-zA-Z0-9]+)*/[a-zA-Z0-9]+([.-][a-zA-Z0-
 
 
 def from_hub(model: str, command: str) -> Path:
-    """The folder of a model of the hub: from the cache where it is whole, else downloaded, or what it lacks of it.
-
-    Raises Unavailable, with the command that brings it, where neither is to be had.
-    """
+    """Return the folder of a model of the hub: from the cache if whole, else downloaded, or what is missing of it.
+    Raises Unavailable, with the command that downloads it, where neither is possible."""
     import httpx
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    cached = _cached(model)
+    cached = _find_cached(model)
     if cached is not None:
         return cached
     try:
@@ -42,23 +40,20 @@ def from_hub(model: str, command: str) -> Path:
     except (LocalEntryNotFoundError, ConnectionError, httpx.HTTPError) as error:
         raise _unavailable(model, _refusal(error), command) from error
     # Where the hub does not answer, the client returns the folder as it is in the cache.
-    if not _is_whole(folder) and (refusal := _asked(model).refusal):
+    if not _is_whole(folder) and (refusal := _ask(model).refusal):
         raise _unavailable(model, refusal, command)
     return folder
 
 
-def _cached(model: str) -> Path | None:
+def _find_cached(model: str) -> Path | None:
     """The folder of a model in the hub's cache; None where it is not there, or only a part of it."""
     folder = _snapshot(model)
     return folder if folder and _is_whole(folder) and next(folder.rglob("*.safetensors"), None) else None
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether a snapshot has all that a model is made of, apart from its weights.
-
-    Another program may have fetched the transformer alone, whose pooling, prompts and length would be lost. A snapshot
-    is whole where the repository was downloaded, or where each module has its configuration.
-    """
+    """Return whether a snapshot has every file of a model but its weights: it was downloaded whole, or each module has
+    its configuration. Another program may have fetched the transformer alone, without pooling, prompts and length."""
     if any((folder / name).is_file() for name in _WHOLE):
         return True
     modules = read_modules(folder)
@@ -89,7 +84,7 @@ def _snapshot(model: str) -> Path | None:
 
 def require_on_hub(model: str, command: str) -> None:
     """Raise Unavailable, with the command that brings it, where a model is neither here nor on the hub."""
-    if _cached(model) is None and (refusal := _asked(model).refusal):
+    if _find_cached(model) is None and (refusal := _ask(model).refusal):
         raise _unavailable(model, refusal, command)
 
 
@@ -97,8 +92,8 @@ def revision(model: str) -> str:
     """Return the commit of a model: of its copy in the cache, else of the hub; empty where neither is to be had."""
     if find_spec("huggingface_hub") is None:
         return ""
-    cached = _cached(model)
-    return cached.name if cached else _asked(model).revision
+    cached = _find_cached(model)
+    return cached.name if cached else _ask(model).revision
 
 
 class _Asked(NamedTuple):
@@ -109,7 +104,7 @@ class _Asked(NamedTuple):
 
 
 @cache
-def _asked(model: str) -> _Asked:
+def _ask(model: str) -> _Asked:
     """Ask the hub for a model, once, however many cells a plan has."""
     from huggingface_hub import constants
 
@@ -125,7 +120,7 @@ def _asked(model: str) -> _Asked:
 
 
 def _refusal(error: Exception) -> str:
-    """What became of a question to the hub, in words: a user can do nothing with the numbers of a socket."""
+    """Refusal of the hub in words: a user can do nothing with the numbers of a socket."""
     from huggingface_hub.errors import RepositoryNotFoundError
 
     if isinstance(error, RepositoryNotFoundError):

@@ -1,24 +1,143 @@
-"""The network: a transformer, its pooling, and its weights as arrays."""
+"""The network: a transformer, its pooling and layers, and its weights as arrays."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 from xmcbench import UsageError
-from xmcbench.methods.encoder.dropout import cheap_dropout
 from xmcbench.methods.encoder.hardware import DTYPES, Chosen
-from xmcbench.methods.encoder.heads import Head, layers_after_pooling
-from xmcbench.methods.encoder.pooling import POOLINGS
-from xmcbench.methods.encoder.settings import Settings
+from xmcbench.methods.encoder.settings import DenseLayer, Settings
+
+POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+
+
+def pool(pooling: str, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Pool hidden states [n, longest, hidden], with their mask bool [n, longest], by one of ``POOLINGS``. A text
+    without a token has the zero vector, except by its first state, ``cls``."""
+    if pooling == "cls":
+        return states[:, 0]
+    if pooling in ("max", "lasttoken"):
+        last = (mask.sum(1) - 1).clamp(min=0)
+        found = states[torch.arange(len(mask), device=mask.device), last]
+        if pooling == "max":
+            found = states.masked_fill(~mask[:, :, None], -torch.inf).amax(1)
+        return found.masked_fill(~mask.any(1)[:, None], 0)
+    weights = mask
+    if pooling == "weightedmean":
+        weights = mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    total = weights.sum(1)
+    if pooling == "mean_sqrt_len_tokens":
+        total = total.sqrt()
+    # Nothing is divided by less than 1, the total of a text of one token.
+    return (states.float() * weights[:, :, None]).sum(1) / total.clamp(min=1)[:, None]
+
+
+def cheap_dropout(device: str) -> AbstractContextManager[object]:
+    """Return the context of dropout: ``CheapDropout`` on the CPU; on other devices nothing, as it only costs time
+    there."""
+    return CheapDropout() if device == "cpu" else nullcontext()
+
+
+class CheapDropout(TorchFunctionMode):  # type: ignore[misc] # torch counts as untyped
+    """While active, dropout on the CPU takes 16 random bits per element, four elements from one number. Rates are
+    rounded to multiples of 2^-16. Masks still depend on torch's random state alone. Dropout inside fused attention is
+    not affected."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Called by torch in place of every function of its API."""
+        return (_dropout if func is nn.functional.dropout else func)(*args, **(kwargs or {}))
+
+
+def _dropout(
+    input: torch.Tensor,  # noqa: A002 - its name in torch
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+) -> torch.Tensor:
+    """``torch.nn.functional.dropout``, by its signature."""
+    levels = round(p * 2**16)
+    if not training or not 0 < levels < 2**16 or inplace:
+        return nn.functional.dropout(input, p, training, inplace)
+    numbers = torch.empty(-(-input.numel() // 4), dtype=torch.int64).random_(-(2**63), None)  # type: ignore[call-overload]
+    bits = numbers.view(torch.int16)[: input.numel()].view(input.shape)
+    # 0 or 1 by arithmetic on integers, which is vectorized; comparing and converting booleans takes twice as long.
+    dropped = levels - 2**15 - 1
+    kept = bits.clamp_(dropped, dropped + 1).sub_(dropped)
+    return input * kept.to(input.dtype).div_(1 - levels / 2**16)
+
+
+#: ``paper``: [CLS] -> Dense 512 tanh, inner product. ``native``: the checkpoint's own pooling, layers and similarity.
+#: ``cls``: the last hidden state of [CLS], cosine.
+Head = Literal["paper", "native", "cls"]
+#: Dimensions of the paper's head (MACLR section 5.1).
+PAPER_WIDTH = 512
+
+
+class _UnitLength(nn.Module):  # type: ignore[misc] # torch counts as untyped
+    """Vectors scaled to length 1, between other layers."""
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        return nn.functional.normalize(vectors, dim=1)
+
+
+def layers_after_pooling(head: Head, settings: Settings, hidden: int) -> tuple[nn.Sequential, int]:
+    """Return the layers of a head after the pooling, and the dimensions of their result. The head of the paper takes
+    the dense layer of a checkpoint that has it, and else one that is drawn at random."""
+    if head == "cls":
+        return nn.Sequential(), hidden
+    if head == "paper" and not settings.dense:
+        return nn.Sequential(nn.Linear(hidden, PAPER_WIDTH), nn.Tanh()), PAPER_WIDTH
+    if head == "paper" and (
+        settings.poolings != ("cls",) or len(settings.layers) > 1 or settings.dense[0].activation != "Tanh"
+    ):
+        raise UsageError(
+            f"the checkpoint {settings.transformer} does not end as the head of the paper does: [CLS], one dense "
+            "layer, tanh",
+            "head=native takes it as it is",
+        )
+    layers: list[nn.Module] = []
+    width = hidden
+    for layer in settings.layers:
+        layers.extend([_UnitLength()] if layer is None else _open_dense(layer, width))
+        width = width if layer is None else layer.outputs
+    return nn.Sequential(*layers), width
+
+
+def _open_dense(layer: DenseLayer, width: int) -> list[nn.Module]:
+    """A dense layer of a checkpoint and its activation. Raises UsageError where it does not fit or lacks weights."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    activation = getattr(nn, layer.activation, None)
+    if not (isinstance(activation, type) and issubclass(activation, nn.Module)):
+        raise UsageError(f"{layer.folder} has an activation that torch does not know: {layer.activation}")
+    linear = nn.Linear(layer.inputs, layer.outputs, layer.bias)
+    try:
+        weights = load_file(layer.folder / "model.safetensors")
+        linear.load_state_dict({name.removeprefix("linear."): tensor for name, tensor in weights.items()})
+        made = activation()
+    except (OSError, RuntimeError, TypeError, SafetensorError) as error:
+        raise UsageError(f"{layer.folder} has no usable dense layer: {str(error).splitlines()[0]}") from error
+    if layer.inputs != width:
+        raise UsageError(f"the dense layer {layer.folder} expects {layer.inputs} dimensions and gets {width}")
+    return [linear, made]
+
 
 #: Names under which the changed rows of the word embeddings are kept: their numbers, their values.
 _ROWS, _CHANGED = "changed_words", "changed_word_embeddings"
@@ -30,16 +149,13 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
     """One tower for instances and labels, from token numbers to one float32 vector per text.
 
     Where the similarity is cosine, vectors have length 1, so that inner product is the score everywhere downstream.
-    ``projection`` puts a dense layer with tanh on the vector while training and leaves it out afterwards (SimCSE,
-    section 6.3 of its paper). ``precision`` bf16 and fp16 compute products in 16 bits: by autocast in training, where
-    weights, losses and optimizer stay float32; in inference by a copy with 16-bit weights.
+    ``projection`` puts a dense layer with tanh on the vector while training only (SimCSE, section 6.3). ``precision``
+    bf16 and fp16 compute products in 16 bits: by autocast in training; in inference by a copy with 16-bit weights.
 
-    Two attributes trade time for memory while training. The loss stays the same. ``cached_tokens`` (None: off) embeds
-    that many tokens at a time, which draws other dropout masks, and computes their activations again in the backward
-    pass, so that the activations of one such batch are held and not those of the whole step. For contrastive losses
-    this is GradCache (Gao et al. 2021): the loss sees all vectors of the step. ``recomputed_layers`` does the same for
-    each layer. ``checkpoint_sha256`` (hex) is of the weights that training starts from and of their architecture, where
-    these are known.
+    Two attributes save memory while training, for the same loss. ``cached_tokens`` (None: off) embeds that many tokens
+    at a time and computes their activations again in the backward pass, with other dropout masks (GradCache, Gao et al.
+    2021). ``recomputed_layers`` does so layer by layer. ``checkpoint_sha256`` (hex): of the initial weights and
+    architecture.
     """
 
     checkpoint_sha256: str | None = None
@@ -64,7 +180,7 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         self.width = min(width, settings.truncate_dim or width)
         self.projection = nn.Linear(self.width, self.width) if projection else None
         table: Any = transformer.get_input_embeddings()  # type: ignore[operator]
-        self._table = next(name for name, each in self.named_parameters() if each is table.weight)
+        self._table = next(name for name, tensor in self.named_parameters() if tensor is table.weight)
         self._words_before = table.weight.detach().cpu().numpy().copy()
 
     @property
@@ -74,41 +190,36 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
 
     @property
     def form(self) -> list[str]:
-        """What vectors depend on besides weights: architecture, poolings, layers, dimensions and similarity."""
+        """Facts that vectors depend on besides weights: architecture, poolings, layers, dimensions and similarity."""
         layers = "-".join(map(str, self.layers))
         return [self.architecture, self.pooling, layers, str(self.width), "cosine" if self.cosine else "dot"]
 
     def forward(self, ids: list[torch.Tensor], masks: list[torch.Tensor]) -> torch.Tensor:
-        """Vectors float32 [n, width] of all texts of all batches, in order.
-
-        ids: int64, masks: bool, one pair [rows, longest] a batch. Several batches in one call, because data-parallel
-        training allows one forward pass a step.
-        """
+        """Vectors float32 [n, width] of all texts of all batches, in order. ids: int64, masks: bool, one pair [rows,
+        longest] a batch. Several batches in one call, because data-parallel training allows one forward pass a step."""
         device = ids[0].device.type
         # In bfloat16 on the CPU, plain products under autocast take half the time of fused attention.
         _set_attention(self.transformer, fused=device != "cpu" or self.precision != "bf16")
         with torch.autocast(device, DTYPES[self.precision], enabled=self.precision != "fp32"), cheap_dropout(device):
             pooled = torch.cat([self._batch(*batch) for batch in zip(self._words(ids), masks, strict=True)])
-        return self._finished(pooled.float())
+        return self._finish(pooled.float())
 
     def frozen(self) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-        """A function from a batch, ids int64 and mask bool [n, longest], to its vectors, for inference.
-
-        In bf16 and fp16 it holds a copy of the transformer with weights of that type as they are now, on the CPU too:
-        autocast casts them again in every layer of every batch, and keeps what is between the products in float32.
-        """
+        """Return a function for inference from a batch, ids int64 and mask bool [n, longest], to its vectors. In bf16
+        and fp16 it holds a copy of the transformer with weights of that type: autocast would cast them again in every
+        layer of every batch, and keep what is between the products in float32."""
         transformer = self.transformer
         if self.precision != "fp32":
             transformer = copy.deepcopy(transformer).to(DTYPES[self.precision]).eval()
-        _set_attention(transformer, fused_attention(next(self.parameters()).device.type, self.precision))
+        _set_attention(transformer, is_fusing_faster(next(self.parameters()).device.type, self.precision))
 
         def vectors(ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
             states = transformer(input_ids=ids, attention_mask=mask.long()).last_hidden_state  # type: ignore[operator]
-            return self._finished(self._pool(states, mask).float())
+            return self._finish(self._pool(states, mask).float())
 
         return vectors
 
-    def _finished(self, pooled: torch.Tensor) -> torch.Tensor:
+    def _finish(self, pooled: torch.Tensor) -> torch.Tensor:
         """The vectors of pooled states, both float32: layers, truncation, projection, length."""
         vectors = self.layers(pooled)[:, : self.width]
         if self.projection is not None and self.training:
@@ -116,19 +227,15 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         return nn.functional.normalize(vectors, dim=1) if self.cosine else cast(torch.Tensor, vectors)
 
     def _words(self, ids: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """The word embeddings of all batches, [rows, longest, hidden] each, looked up at once.
-
-        The gradient of a look-up has the size of the whole table, so it is computed once per step, not per batch.
-        """
+        """The word embeddings of all batches, [rows, longest, hidden] each, looked up at once. The gradient of a
+        look-up has the size of the whole table, so it is computed once per step, not per batch."""
         table: Any = self.transformer.get_input_embeddings()  # type: ignore[operator, union-attr]
-        found = table(torch.cat([each.flatten() for each in ids])).split([each.numel() for each in ids])
-        return tuple(words.view(*each.shape, -1) for words, each in zip(found, ids, strict=True))
+        found = table(torch.cat([batch.flatten() for batch in ids])).split([batch.numel() for batch in ids])
+        return tuple(words.view(*batch.shape, -1) for words, batch in zip(found, ids, strict=True))
 
     def save_memory(self, cached_tokens: int | None, recomputed_layers: bool) -> None:
-        """Set how much of a step is computed twice to save memory.
-
-        Raises UsageError where the architecture cannot compute its layers again.
-        """
+        """Set how much of a step is computed twice to save memory. Raises UsageError where the architecture cannot
+        compute its layers again."""
         self.cached_tokens, self.recomputed_layers = cached_tokens, recomputed_layers
         if recomputed_layers:
             transformer: Any = self.transformer
@@ -138,31 +245,31 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
                     "set cached_tokens, which saves memory with any architecture",
                 )
             enable = getattr(transformer, "activation_checkpointing_enable", None)  # its name before: gradient_...
-            (enable or transformer.gradient_checkpointing_enable)(_recomputed(transformer.device.type))
+            (enable or transformer.gradient_checkpointing_enable)(_options_of_recomputing(transformer.device.type))
 
     def _batch(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """The pooled vectors of one batch [rows, hidden], with its activations, or with what makes them again."""
         if self.cached_tokens is None or not (self.training and torch.is_grad_enabled()):
-            return self._pooled(words, mask)
+            return self._embed_words(words, mask)
         # Random numbers are those of the first pass, so dropout is the same in both.
-        return cast(torch.Tensor, checkpoint(self._pooled, words, mask, **_recomputed(words.device.type)))
+        return cast(
+            torch.Tensor, checkpoint(self._embed_words, words, mask, **_options_of_recomputing(words.device.type))
+        )
 
-    def _pooled(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def _embed_words(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         states = self.transformer(inputs_embeds=words, attention_mask=mask.long()).last_hidden_state
         return self._pool(states, mask)
 
     def _pool(self, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Hidden states [n, longest, hidden] to vectors [n, poolings x hidden]; padding is at the end of a text."""
-        found = [POOLINGS[pooling](states, mask) for pooling in self.poolings]
+        found = [pool(pooling, states, mask) for pooling in self.poolings]
         return found[0] if len(found) == 1 else torch.cat(found, 1)
 
     def weights(self) -> dict[str, np.ndarray]:
-        """All parameters by name, float32 (a copy); of the word embeddings only the rows that training has changed.
-
-        A short training changes only part of the vocabulary, and word embeddings are half of a small encoder. The other
-        rows are those of the checkpoint, whose SHA-256 is among the arrays where it is known: uint8 [32].
-        """
-        weights = {name: each.detach().cpu().numpy().copy() for name, each in self.state_dict().items()}
+        """All parameters by name, float32 (a copy); of the word embeddings only the rows that training has changed. A
+        short training changes only part of the vocabulary, and word embeddings are half of a small encoder. The other
+        rows are those of the checkpoint, whose SHA-256 is among the arrays where it is known: uint8 [32]."""
+        weights = {name: tensor.detach().cpu().numpy().copy() for name, tensor in self.state_dict().items()}
         words = weights.pop(self._table)
         rows = np.flatnonzero((words != self._words_before).any(axis=1))
         weights |= {_ROWS: rows.astype(np.int32), _CHANGED: words[rows]}
@@ -174,31 +281,29 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         """Load what ``weights`` returned for a network from the same checkpoint, which is not checked."""
         words = self._words_before.copy()
         words[weights[_ROWS]] = weights[_CHANGED]
-        others = {name: each for name, each in weights.items() if name not in (_ROWS, _CHANGED, CHECKPOINT)}
+        others = {name: array for name, array in weights.items() if name not in (_ROWS, _CHANGED, CHECKPOINT)}
         whole = {**others, self._table: words}
-        self.load_state_dict({name: torch.from_numpy(np.array(each)) for name, each in whole.items()})
+        self.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in whole.items()})
 
     def digest(self) -> str:
         """SHA-256 (hex) of all parameters."""
         digest = hashlib.sha256()
-        for name, each in sorted(self.state_dict().items()):
+        for name, tensor in sorted(self.state_dict().items()):
             digest.update(name.encode())
-            digest.update(np.ascontiguousarray(each.detach().cpu().numpy()).data)
+            digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).data)
         return digest.hexdigest()
 
 
-def fused_attention(device: str, precision: Chosen) -> bool:
-    """Whether inference takes fused attention and not plain products: what is faster.
-
-    In bfloat16 on the CPU it is faster with AMX. With AVX-512 alone torch computes it in float32, which takes 1.5 to 2
-    times as long as plain products. An older torch does not tell what the processor has.
-    """
+def is_fusing_faster(device: str, precision: Chosen) -> bool:
+    """Return whether inference is faster with fused attention than with plain products. In bfloat16 on the CPU it is
+    with AMX. With AVX-512 alone torch computes it in float32, which takes 1.5 to 2 times as long. An older torch does
+    not tell what the processor has."""
     known: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return device != "cpu" or precision != "bf16" or bool(known.get("amx_bf16"))
 
 
-def _recomputed(device: str) -> dict[str, Any]:
-    """How activations are computed again: outside ``forward``, and with the dropout that it has."""
+def _options_of_recomputing(device: str) -> dict[str, Any]:
+    """Options by which activations are computed again: outside ``forward``, with the same dropout."""
     return {"use_reentrant": False, "context_fn": lambda: (nullcontext(), cheap_dropout(device))}
 
 

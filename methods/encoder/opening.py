@@ -10,8 +10,7 @@ from torch import nn
 
 from xmcbench import UsageError
 from xmcbench.methods.encoder.hardware import Chosen
-from xmcbench.methods.encoder.heads import Head
-from xmcbench.methods.encoder.network import Encoder
+from xmcbench.methods.encoder.network import Encoder, Head
 from xmcbench.methods.encoder.settings import read_settings
 from xmcbench.methods.encoder.tokens import Tokenizer
 
@@ -19,27 +18,16 @@ from xmcbench.methods.encoder.tokens import Tokenizer
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 #: Architectures that number positions as RoBERTa does, behind that of the padding: the first embeddings go unused.
 _SKIPPING = (
-    "camembert",
-    "data2vec-text",
-    "ibert",
-    "longformer",
-    "luke",
-    "mpnet",
-    "roberta",
-    "roberta-prelayernorm",
-    "xlm-roberta",
-    "xlm-roberta-xl",
-    "xmod",
+    *("camembert", "data2vec-text", "ibert", "longformer", "luke", "mpnet", "roberta", "roberta-prelayernorm"),
+    *("xlm-roberta", "xlm-roberta-xl", "xmod"),
 )
 _SKIPPED = 2
 
 
 def open_encoder(folder: Path, head: Head, seed: int, projection: bool = False, precision: Chosen = "fp32") -> Encoder:
-    """The checkpoint in ``folder`` under a head; layers that it does not bring are drawn from ``seed``.
-
-    Raises UsageError where the folder is not a checkpoint of an encoder, states what is not followed here, or lacks
-    weights: random numbers are never used instead.
-    """
+    """The checkpoint in ``folder`` under a head; layers that it does not bring are drawn from ``seed``. Raises
+    UsageError where the folder is not a checkpoint of an encoder, states what is not followed here, or lacks weights:
+    random numbers are never used instead."""
     settings = read_settings(folder)
     transformer = _open_transformer(settings.transformer)
     with torch.random.fork_rng(devices=[]):
@@ -68,7 +56,7 @@ def _open_transformer(folder: Path) -> nn.Module:
         raise UsageError(f"{folder} is not a checkpoint of an encoder: {str(error).splitlines()[0]}") from error
     lacking = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
     if lacking or report["mismatched_keys"]:
-        named = lacking or sorted(str(each) for each in report["mismatched_keys"])
+        named = lacking or sorted(str(key) for key in report["mismatched_keys"])
         raise UsageError(f"the checkpoint {folder} lacks {len(named)} weights of its architecture, {named[0]} first")
     if getattr(transformer, "pooler", None) is not None:
         transformer.pooler = None  # never used here, and parameters without a gradient stop data-parallel training
@@ -76,10 +64,8 @@ def _open_transformer(folder: Path) -> nn.Module:
 
 
 def open_tokenizer(folder: Path, prompt: str = "") -> Tokenizer:
-    """The checkpoint's tokenizer, which puts a prompt before every text.
-
-    Raises UsageError where it has none that runs in ``tokenizers``.
-    """
+    """The checkpoint's tokenizer, which puts a prompt before every text. Raises UsageError where it has none that runs
+    in ``tokenizers``."""
     from transformers import AutoTokenizer
 
     settings = read_settings(folder)

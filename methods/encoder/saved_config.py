@@ -1,4 +1,4 @@
-"""The configuration files of a saved model, as typed values."""
+"""The configuration files of a saved model, as typed values, and the facts of its card."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ _OWN_MODULES = "sentence_transformers."
 ADAPTER = "adapter_config.json"
 #: Folders of backends, which a model may have beside its own weights.
 BACKENDS = ("onnx", "openvino")
-#: Suffixes of what a model is read from, without its copies in other formats.
+#: Suffixes of the files that a model is read from, without its copies in other formats.
 _READ = (".json", ".txt", ".model", ".safetensors")
 #: Keys of a transformer's configuration that say where it comes from, not what it is.
 _ORIGIN = ("_name_or_path", "architectures", "transformers_version")
+#: Facts of a card that a reader of a result wants to know: what it was trained on, and what it may be used for.
+_FACTS = {"license": "license", "base_model": "base_model", "datasets": "training_sets", "language": "language"}
 
 T = TypeVar("T")
 
@@ -83,52 +85,37 @@ class PoolingConfig(msgspec.Struct, frozen=True):
     pooling_mode_lasttoken: bool | None = None
 
 
-class DenseConfig(msgspec.Struct, frozen=True):
-    """config.json of a module Dense."""
-
-    in_features: int
-    out_features: int
-    bias: bool | None = None
-    activation_function: str | None = None
-    module_input_name: str | None = None
-    module_output_name: str | None = None
-    use_residual: bool | None = None
-
-
-class NormalizeConfig(msgspec.Struct, frozen=True):
+class NormalizeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """config.json of a module Normalize."""
 
     module_input_name: str | None = None
     module_output_name: str | None = None
 
 
-class _Routes(msgspec.Struct, frozen=True):
-    """The file of a Router. types: the dotted name of a class by folder."""
+class DenseConfig(NormalizeConfig, frozen=True, kw_only=True):
+    """config.json of a module Dense."""
 
-    types: Any = None
+    in_features: int
+    out_features: int
+    bias: bool | None = None
+    activation_function: str | None = None
+    use_residual: bool | None = None
 
 
 class Architecture(msgspec.Struct, frozen=True):
-    """config.json of a transformer, as far as it is looked at here."""
+    """config.json of a transformer, and the limit of tokenizer_config.json (1e30: none), as far as they are read."""
 
     architectures: list[str] | None = None
     model_type: str | None = None
     auto_map: dict[str, Any] | None = None
     is_causal: bool | None = None
     is_encoder_decoder: bool | None = None
-
-
-class TokenizerConfig(msgspec.Struct, frozen=True):
-    """tokenizer_config.json, as far as it is looked at here. model_max_length: may be 1e30, for no limit."""
-
     model_max_length: float | None = None
 
 
 def refuse_pointers(folder: Path, backend: str = "torch") -> None:
-    """Raise Unavailable if a file that a model is read from is a pointer of Git LFS.
-
-    Files of other backends, and copies of the weights in other formats, may be pointers: they are not read.
-    """
+    """Raise Unavailable if a file that a model is read from is a pointer of Git LFS. Files of other backends, and
+    copies of the weights in other formats, may be pointers: they are not read."""
     others = {*BACKENDS} - {backend}
     for file in sorted(folder.rglob("*")):
         folders = {*file.relative_to(folder).parts[:-1]}
@@ -136,32 +123,23 @@ def refuse_pointers(folder: Path, backend: str = "torch") -> None:
             refuse_lfs_pointer(file)
 
 
-def read_json(file: Path) -> Any:
-    """The content of a JSON file, None where there is none. Raises UsageError where it is not JSON."""
+def read_config(file: Path, kind: type[T]) -> T | None:
+    """Return a configuration file as a value of ``kind``, None if there is none. Raises UsageError if it is not one."""
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return msgspec.convert(json.loads(file.read_text(encoding="utf-8")), kind)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{file} cannot be read: {error}") from error
-
-
-def read_config(file: Path, kind: type[T]) -> T | None:
-    """A configuration file as a value of ``kind``, None where there is none. Raises UsageError where it is not one."""
-    content = read_json(file)
-    try:
-        return None if content is None else msgspec.convert(content, kind)
-    except msgspec.ValidationError as error:
+    except (OSError, ValueError) as error:  # msgspec's too
         raise UsageError(f"{file} cannot be read: {error}") from error
 
 
 def read_modules(folder: Path) -> list[Module] | None:
-    """The modules of a model of sentence-transformers in order; None where it is a plain transformer."""
+    """Return the modules of a model of sentence-transformers in order; None for a plain transformer."""
     return read_config(folder / "modules.json", list[Module])
 
 
 def transformer_folders(folder: Path) -> list[Path]:
-    """The folders of a model's transformers, those inside a Router too."""
+    """Return the folders of a model's transformers, those inside a Router too."""
     modules = read_modules(folder)
     if modules is None:
         return [folder]
@@ -172,20 +150,15 @@ def transformer_folders(folder: Path) -> list[Path]:
 
 
 def unknown_keys(file: Path, kind: type[msgspec.Struct]) -> list[str]:
-    """The keys of a configuration file that ``kind`` does not have, in order, without those that are off.
-
-    Raises UsageError where the file is not an object of JSON.
-    """
+    """Return the keys of a configuration file that ``kind`` does not have, in order, except those that are off."""
     known = {"__version__", *kind.__struct_fields__}
     content = read_config(file, dict[str, Any]) or {}
     return sorted(key for key, value in content.items() if key not in known and value)
 
 
 def architecture_sha256(transformer: Path) -> str:
-    """SHA-256 (hex) of what a transformer's configuration says of its vectors.
-
-    The same weights under other heads of attention or another activation are another model.
-    """
+    """SHA-256 (hex) of a transformer's configuration. The same weights under other heads of attention or another
+    activation are another model."""
     content = read_config(transformer / "config.json", dict[str, Any]) or {}
     said = {key: value for key, value in content.items() if key not in _ORIGIN}
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
@@ -193,29 +166,41 @@ def architecture_sha256(transformer: Path) -> str:
 
 def refuse_own_code(folder: Path) -> None:
     """Raise UsageError if a model needs code that it brings along: a module's class, or its transformer's."""
-    foreign = [kind for kind in _module_types(folder) if not kind.startswith(_OWN_MODULES)]
-    mapped = (file for file in sorted(folder.rglob("config.json")) if _maps_code(file))
-    code = foreign[0] if foreign else next((f"auto_map in {file.relative_to(folder)}" for file in mapped), None)
+    code = next((kind for kind in _module_types(folder) if not kind.startswith(_OWN_MODULES)), None)
+    for file in sorted(folder.rglob("config.json")) if code is None else ():
+        config = read_config(file, Architecture)
+        if config and config.auto_map:
+            code = f"auto_map in {file.relative_to(folder)}"
+            break
     if code:
         raise UsageError(f"the model {folder} needs code of its own, {code}, and such code is never run")
 
 
-def _maps_code(file: Path) -> bool:
-    config = read_config(file, Architecture)
-    return config is not None and bool(config.auto_map)
-
-
 def _module_types(folder: Path) -> Iterator[str]:
-    """The classes of a model's modules, those inside a Router too."""
-    for module in read_modules(folder) or []:
-        yield module.type
+    """Yield the classes of a model's modules, those inside a Router too."""
+    yield from (module.type for module in read_modules(folder) or [])
     for name in ("router_config.json", "config.json"):
         for file in sorted(folder.rglob(name)):
             yield from _routes(file).values()
 
 
 def _routes(file: Path) -> dict[str, str]:
-    """The class of each module of a Router, by its folder; empty if the file is of something else."""
-    routes = read_config(file, _Routes)
-    types = routes.types if routes else None
+    """Return the class of each module of a Router, by its folder; empty if the file is of something else."""
+    config = read_config(file, dict[str, Any])
+    types = (config or {}).get("types")
     return {name: str(kind) for name, kind in types.items()} if isinstance(types, dict) else {}
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """The facts that the card of a model declares, as JSON values; empty without a card."""
+    from huggingface_hub import ModelCard
+
+    try:
+        data = ModelCard((folder / "README.md").read_text(encoding="utf-8"), ignore_metadata_errors=True).data.to_dict()
+    except (OSError, ValueError):
+        return {}
+    return {name: _plain(data[key]) for key, name in _FACTS.items() if data.get(key)}
+
+
+def _plain(value: Any) -> Any:
+    return [str(item) for item in value] if isinstance(value, list) else str(value)

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 import torch
 from torch import nn
 
-from xmcbench import UsageError
+from xmcbench import Artifacts, Texts, UsageError
 from xmcbench.methods.distributed.machines import alone
 from xmcbench.methods.encoder import checkpoints
-from xmcbench.methods.encoder.batches import padded, training_batches
-from xmcbench.methods.encoder.dropout import cheap_dropout
-from xmcbench.methods.encoder.epochs import Epochs
+from xmcbench.methods.encoder.batches import Epochs, pad_texts, split_step
+from xmcbench.methods.encoder.network import cheap_dropout
 from xmcbench.methods.encoder.opening import open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
-from xmcbench.methods.encoder.training import DistributedContext, TrainingPlan, train
-
-if TYPE_CHECKING:
-    from xmcbench import Artifacts, Texts
+from xmcbench.methods.encoder.training import DistributedContext, Task, TrainingPlan, train
 
 #: Entries of the vocabulary at most; BERT's has 30,522 for a corpus a thousand times as large.
 VOCABULARY = 16_384
@@ -50,10 +46,8 @@ def scratch_checkpoint(
     precision: str,
 ) -> Path:
     """The folder of a BERT of ``layers`` x ``width`` for this corpus, taken from the artifacts, or made and put there.
-
     steps: of masked-language modeling. device, precision: what it is trained with, where it is made. Raises UsageError
-    for an invalid shape.
-    """
+    for an invalid shape."""
     head_size = 32 if width <= 384 else 64
     if layers < 1 or width < head_size or width % head_size:
         raise UsageError(
@@ -147,13 +141,13 @@ class MaskedLanguageModel(nn.Module):  # type: ignore[misc] # torch counts as un
         device = ids[0].device.type
         with torch.autocast(device, torch.bfloat16, enabled=self.bf16), cheap_dropout(device):
             hidden = [
-                self.model.bert(input_ids=each, attention_mask=mask.long()).last_hidden_state[place]  # type: ignore[operator, union-attr]
-                for each, mask, place in zip(ids, masks, places, strict=True)
+                self.model.bert(input_ids=batch, attention_mask=mask.long()).last_hidden_state[place]  # type: ignore[operator, union-attr]
+                for batch, mask, place in zip(ids, masks, places, strict=True)
             ]
             return cast(torch.Tensor, self.model.cls(torch.cat(hidden)).float())  # type: ignore[operator]
 
 
-class MaskedWords:
+class MaskedWords(Task):
     """Predict masked words: the first training of an encoder."""
 
     def __init__(self, stores: list[TokenStore], seed: int) -> None:
@@ -161,16 +155,6 @@ class MaskedWords:
         self._stores, self._seed = stores, seed
         self._first = np.cumsum([0, *[len(store) for store in stores]])
         self._epochs = Epochs(int(self._first[-1]), BATCH, seed)
-
-    def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:
-        """Nothing is due between steps."""
-
-    def state(self) -> dict[str, np.ndarray]:
-        """No state."""
-        return {}
-
-    def resume(self, state: Mapping[str, np.ndarray]) -> None:
-        """Nothing to restore."""
 
     def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
         """Cross-entropy at the masked places of the step's texts."""
@@ -183,16 +167,16 @@ class MaskedWords:
         masks: list[torch.Tensor] = []
         places: list[torch.Tensor] = []
         words: list[np.ndarray] = []
-        for batch in training_batches(np.array([len(text) for text in texts]), context.device.type):
-            tokens, real = padded([texts[row] for row in batch], self._stores[0].pad)
+        for batch in split_step(np.array([len(text) for text in texts]), context.device.type):
+            tokens, real = pad_texts([texts[row] for row in batch], self._stores[0].pad)
             chosen = real & (tokens >= len(SPECIAL)) & (rng.random(tokens.shape) < MASKED)
             words.append(tokens[chosen])
             fate = rng.random(tokens.shape)
             tokens[chosen & (fate < 0.8)] = SPECIAL.index("[MASK]")
             replaced = chosen & (fate >= 0.8) & (fate < 0.9)
             tokens[replaced] = rng.integers(len(SPECIAL), max(vocabulary, len(SPECIAL) + 1), int(replaced.sum()))
-            for store, each in ((ids, tokens), (masks, real), (places, chosen)):
-                store.append(torch.from_numpy(each).to(context.device))
+            for store, array in ((ids, tokens), (masks, real), (places, chosen)):
+                store.append(torch.from_numpy(array).to(context.device))
         scores = network(ids, masks, places)
         targets = torch.from_numpy(np.concatenate(words)).to(context.device)
         # A batch of a few short texts can have no masked word at all: its mean would be 0 / 0.

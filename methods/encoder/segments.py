@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from xmcbench import MethodError
-from xmcbench.methods.encoder.contrastive import ContrastiveTask, Vectors, View
-from xmcbench.methods.encoder.losses import contrastive_loss, in_batch
+from xmcbench import MethodError, Texts
+from xmcbench.methods.encoder.contrastive import ContrastiveTask, View
 from xmcbench.methods.encoder.tokens import Tokenizer
-
-if TYPE_CHECKING:
-    from xmcbench import Texts
 
 #: What a text of a pair is. A segment is words of a document's content.
 _TITLE, _LABEL, _SEGMENT = range(3)
@@ -35,11 +28,9 @@ class Segments:
 
     @classmethod
     def drawn(cls, words: np.ndarray, shortest: int, longest: int, rng: np.random.Generator) -> Segments:
-        """Split every document into segments of a random number of words, ``shortest`` to ``longest``.
-
-        words: of the content of each document, int64 [n]. A last segment with fewer than ``shortest // 2`` joins the
-        one before; a document with fewer is one segment, and one without words has none.
-        """
+        """Split every document into segments of a random number of words, ``shortest`` to ``longest``. words: of the
+        content of each document, int64 [n]. A last segment with fewer than ``shortest // 2`` joins the one before; a
+        document with fewer is one segment, and one without words has none."""
         most = -(-words // shortest)
         documents = np.repeat(np.arange(len(words)), most)
         lengths = rng.integers(shortest, longest + 1, len(documents))
@@ -55,11 +46,9 @@ class Segments:
         ends[np.flatnonzero(tail) - 1] = ends[tail]
         return cls(documents[~tail], starts[~tail], ends[~tail])
 
-    def matched(self, rng: np.random.Generator) -> np.ndarray:
-        """A random matching of the segments of each document: int64 [m, 2], pairs of positions.
-
-        Each segment is in one pair at most; of an odd number one is left out.
-        """
+    def match(self, rng: np.random.Generator) -> np.ndarray:
+        """A random matching of the segments of each document: int64 [m, 2], pairs of positions. Each segment is in one
+        pair at most; of an odd number one is left out."""
         order = np.lexsort((rng.random(len(self)), self.documents))
         owner = self.documents[order]
         place = np.arange(len(order)) - np.searchsorted(owner, owner)
@@ -80,7 +69,7 @@ class SegmentCorpus:
 
     def __getstate__(self) -> dict[str, object]:
         """Another process counts the words again."""
-        return {name: each for name, each in self.__dict__.items() if name not in ("words", "titled", "named")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("words", "titled", "named")}
 
     @cached_property
     def words(self) -> np.ndarray:
@@ -89,7 +78,7 @@ class SegmentCorpus:
 
     @cached_property
     def titled(self) -> np.ndarray:
-        """Whether a document has a title: bool [N]."""
+        """Documents that have a title: bool [N]."""
         return np.fromiter((bool(title.strip()) for title in self.texts.titles), bool, len(self.texts))
 
     @cached_property
@@ -122,41 +111,37 @@ class DrawnTexts:
 
     def __getitem__(self, row: int) -> np.ndarray:
         """Token numbers of one text."""
-        return self.corpus.tokens(*(int(each) for each in self.drawn[row]))
+        return self.corpus.tokens(*(int(number) for number in self.drawn[row]))
 
 
 class RandomSegments(ContrastiveTask):
-    """The in-batch contrastive loss between the two texts of a pair.
-
-    The pairs of an epoch: each title with itself and each label with itself, under two dropout masks; each title with
-    every segment of its document; and, from a second split, two segments of a document.
-    """
+    """The in-batch contrastive loss between the two texts of a pair. The pairs of an epoch: each title with itself and
+    each label with itself, under two dropout masks; each title with every segment of its document; and, from a second
+    split, two segments of a document."""
 
     def __init__(
         self, corpus: SegmentCorpus, words: tuple[int, int], batch: int, temperature: float, seed: int
     ) -> None:
-        """words: of a segment, fewest and most; batch: pairs of a step, over all processes.
-
-        Raises MethodError where fewer than two documents and labels have a title.
-        """
+        """words: of a segment, fewest and most; batch: pairs of a step, over all processes. Raises MethodError where
+        fewer than two documents and labels have a title."""
         # Epochs differ in their segments only: each has at least these pairs.
         fewest = int(corpus.titled.sum()) + len(corpus.named)
         if fewest < 2:
             raise MethodError("fewer than two documents and labels have a title", "RTS draws its pairs from them")
         self._corpus, self._words, self._temperature, self._seed = corpus, words, temperature, seed
         self._batch = min(batch, fewest)
-        self._epoch, self._first, self._pairs = 0, 0, self._drawn(0)
+        self._epoch, self._first, self._pairs = 0, 0, self._draw_pairs(0)
 
-    def _drawn(self, epoch: int) -> np.ndarray:
+    def _draw_pairs(self, epoch: int) -> np.ndarray:
         """The pairs of an epoch in random order: int64 [n, 2, 4], see ``DrawnTexts``."""
         corpus, rng = self._corpus, np.random.default_rng([self._seed, 11, epoch])
         titles = _whole(_TITLE, np.flatnonzero(corpus.titled))
         labels = _whole(_LABEL, corpus.named)
         split = Segments.drawn(corpus.words, *self._words, rng)
-        segments = _cut(split)
+        segments = _slice(split)
         of_title = corpus.titled[split.documents]
         again = Segments.drawn(corpus.words, *self._words, rng)
-        matched = _cut(again)[again.matched(rng)]
+        matched = _slice(again)[again.match(rng)]
         pairs = np.concatenate(
             [
                 np.stack([titles, titles], 1),
@@ -170,11 +155,11 @@ class RandomSegments(ContrastiveTask):
     def draw(self, step: int) -> dict[str, View]:
         """Both texts of the step's pairs. The last pairs of an epoch that do not fill a batch are left out."""
         if step < self._first:
-            self._epoch, self._first, self._pairs = 0, 0, self._drawn(0)
+            self._epoch, self._first, self._pairs = 0, 0, self._draw_pairs(0)
         while step >= self._first + len(self._pairs) // self._batch:
             self._first += len(self._pairs) // self._batch
             self._epoch += 1
-            self._pairs = self._drawn(self._epoch)
+            self._pairs = self._draw_pairs(self._epoch)
         place = (step - self._first) * self._batch
         pairs = self._pairs[place : place + self._batch]
         rows = np.arange(len(pairs))
@@ -183,17 +168,11 @@ class RandomSegments(ContrastiveTask):
             "positive": View(DrawnTexts(self._corpus, pairs[:, 1]), rows),
         }
 
-    def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """Each first text against the second texts of all pairs."""
-        anchors, positives = vectors["anchor"], vectors["positive"]
-        logits, own = in_batch(anchors.local, positives.gathered, anchors.first, self._temperature)
-        return {"contrastive": contrastive_loss(logits, own)}
-
 
 def _whole(kind: int, rows: np.ndarray) -> np.ndarray:
     return np.column_stack([np.full(len(rows), kind), rows, np.zeros((len(rows), 2), np.int64)])
 
 
-def _cut(segments: Segments) -> np.ndarray:
+def _slice(segments: Segments) -> np.ndarray:
     kind = np.full(len(segments), _SEGMENT)
     return np.column_stack([kind, segments.documents, segments.starts, segments.ends])

@@ -1,21 +1,26 @@
-"""How a checkpoint says it is to be used: the configuration files of sentence-transformers.
+"""The stated use of a checkpoint: the configuration files of sentence-transformers.
 
 Every setting is followed or refused by name. A model whose prompts are left out, or whose vectors are cut elsewhere,
 would be a worse model under the same name.
+
+These files are read here and not by sentence-transformers: a run refuses a checkpoint while it is planned, without a
+framework, and importing sentence-transformers would lengthen the start of every cell with an encoder by a third.
 """
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Literal, NoReturn, TypeVar
 
 import msgspec
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from xmcbench import UsageError
-from xmcbench.methods.encoder.prompts import chosen_prompts
-from xmcbench.methods.encoder.requirements import check_requirements
+from xmcbench import Unavailable, UsageError
 from xmcbench.methods.encoder.saved_config import (
     ADAPTER,
     Architecture,
@@ -24,7 +29,7 @@ from xmcbench.methods.encoder.saved_config import (
     Module,
     NormalizeConfig,
     PoolingConfig,
-    TokenizerConfig,
+    Requirement,
     TransformerConfig,
     architecture_sha256,
     read_config,
@@ -34,26 +39,32 @@ from xmcbench.methods.encoder.saved_config import (
     unknown_keys,
 )
 
-#: What becomes of the hidden states of a text, by the names of sentence-transformers.
-POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+Side = Literal["instance", "label"]
+
+#: Names of the prompts of a side; if several are there, the first one counts.
+_ROLES: Mapping[Side, tuple[str, ...]] = {"instance": ("query",), "label": ("document", "passage", "corpus")}
+#: Separators of the words of a longer name: "search_query", "retrieval.query", "Retrieval-query".
+_BETWEEN_WORDS = re.compile(r"[\W_]+")
+#: Poolings by the names of sentence-transformers, and the flags of older versions that turn them on.
+_POOLINGS = {
+    "cls": "pooling_mode_cls_token",
+    "max": "pooling_mode_max_tokens",
+    "mean": "pooling_mode_mean_tokens",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "weightedmean": "pooling_mode_weightedmean_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
+}
 #: Files that hold the settings of the transformer; older versions named them by architecture.
 _TRANSFORMER_FILES = tuple(
     f"sentence_{kind}_config.json"
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-#: Flags of older versions, and the poolings that they turn on.
-_POOLING_FLAGS = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
-}
 #: The tokenizer's word for "no limit" is a number of this size.
 _NO_LIMIT = 10**9
 #: Architectures that need their pooler, which is removed here, or that look at the numbers of the tokens in training.
 _OTHERWISE = ("esm", "funnel", "squeezebert")
+#: Names that sentence-transformers accepts for packages that are installed under another one.
+_OTHER_NAMES = {"pytorch": "torch"}
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -71,14 +82,10 @@ class DenseLayer:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a checkpoint states.
-
-    transformer: the folder of its weights and its tokenizer. architecture: SHA-256 (hex) of what its configuration says
-    of its vectors. poolings: names of POOLINGS; the vectors of several are put side by side. layers: what follows, in
-    order: dense layers, and None for scaling to length 1. include_prompt: whether the prompt's tokens are pooled too.
-    prompts, default_prompt_name: texts to put before an input, by name. max_seq_length: tokens of a text, None for no
-    statement. truncate_dim: dimensions that are kept, None for all. similarity: cosine where nothing is stated.
-    """
+    """Statements of a checkpoint about its use. transformer: the folder of its weights and its tokenizer. architecture:
+    SHA-256 (hex) of its configuration. poolings: their vectors are put side by side. layers: dense layers in order, and
+    None for scaling to length 1. include_prompt: whether the prompt's tokens are pooled. max_seq_length: tokens of a
+    text, None without a statement. truncate_dim: dimensions kept, None for all. similarity: cosine by default."""
 
     transformer: Path
     architecture: str
@@ -97,43 +104,94 @@ class Settings:
         """The dense layers."""
         return tuple(layer for layer in self.layers if layer is not None)
 
-    def chosen_prompts(self, wanted: tuple[str | None, str | None]) -> tuple[str, str]:
-        """The prompts of instances and of labels, see ``prompts.chosen_prompts``.
-
-        Raises UsageError where they cannot be followed.
-        """
-        chosen = chosen_prompts(f"the checkpoint {self.transformer}", self.prompts, self.default_prompt_name, wanted)
+    def choose_prompts(self, wanted: tuple[str | None, str | None]) -> tuple[str, str]:
+        """Return the prompts of instances and labels. Raises UsageError if they cannot be followed."""
+        chosen = choose_prompts(f"the checkpoint {self.transformer}", self.prompts, self.default_prompt_name, wanted)
         prompt = next(filter(None, chosen), None)
         if prompt and not self.include_prompt:
             _refuse(self.transformer, f"include_prompt=false leaves the prompt {prompt!r} out of the pooling")
         return chosen
 
 
-def read_settings(folder: Path) -> Settings:
-    """The settings of the checkpoint in ``folder``; of a plain transformer those of sentence-transformers' defaults.
+def choose_prompts(
+    model: str, prompts: Mapping[str, str | None], default_name: str | None, wanted: tuple[str | None, str | None]
+) -> tuple[str, str]:
+    """Return the prompts of instances and labels: those wanted, else the model's own; empty where it has none.
 
-    Raises UsageError for a file that is not what it is to be, and for a setting that is not followed here, by its name.
-    Raises Unavailable for a pointer of Git LFS.
+    model: its name in errors. prompts: saved with it, by name. wanted: of instances and labels, None for the model's
+    own: the prompt named after the side ("query"), else with a name that ends so ("search_query"), else the default,
+    unless it is named after a side. sentence-transformers 6 overlooks "passage", "corpus", longer names and the
+    default. Raises UsageError where the choice is not clear: with other prompts the model would be a worse one.
     """
+    stated = {name: text for name, text in prompts.items() if text}
+    default = stated.get(default_name or "")
+    if stated and not default and None in wanted and not any(_side(name) for name in stated):
+        raise UsageError(
+            f"{model} has prompts whose names fit neither instances nor labels: {', '.join(sorted(stated))}",
+            "set instance_prompt and label_prompt; an empty text is no prompt",
+        )
+    if default and _side(str(default_name)):
+        default = None
+    instance, label = wanted
+    return (
+        _own(model, stated, "instance") or default or "" if instance is None else instance,
+        _own(model, stated, "label") or default or "" if label is None else label,
+    )
+
+
+def _own(model: str, stated: Mapping[str, str], side: Side) -> str | None:
+    """Return the prompt that is named after a side, if any. Raises UsageError if there are several different ones."""
+    exact = next((stated[name] for name in _ROLES[side] if name in stated), None)
+    if exact is not None:
+        return exact
+    named = sorted(name for name in stated if _side(name) == side)
+    if len({stated[name] for name in named}) > 1:
+        raise UsageError(
+            f"{model} has several prompts whose names fit {side}s: {', '.join(named)}", f"set {side}_prompt to one"
+        )
+    return stated[named[0]] if named else None
+
+
+def _side(name: str) -> Side | None:
+    """Return the side that a prompt is named after: by the last word of its name."""
+    last = _BETWEEN_WORDS.split(name.lower())[-1]
+    return next((side for side, roles in _ROLES.items() if last in roles), None)
+
+
+def read_settings(folder: Path) -> Settings:
+    """Read the settings of a checkpoint; a plain transformer has sentence-transformers' defaults. Raises UsageError for
+    an invalid file and, by its name, for a setting that is not followed here; Unavailable for a pointer of Git LFS and
+    for a package that the checkpoint needs."""
     refuse_pointers(folder)
     refuse_own_code(folder)
     modules = read_modules(folder)
     if modules is None:
-        return _plain(folder)
-    transformer, pooling, layers = _following(folder, modules)
-    _checked_architecture(folder, transformer)
-    model = _stated(
-        folder, "config_sentence_transformers.json", folder / "config_sentence_transformers.json", ModelConfig
-    )
+        # Pooled by its mean, or by its last token where it was made to continue a text.
+        config = _check_architecture(folder, folder)
+        first = (config.architectures or [""])[0]
+        continues = first.endswith("ForCausalLM") and config.is_causal is not False
+        poolings = ("lasttoken",) if continues else ("mean",)
+        return Settings(folder, architecture_sha256(folder), poolings, max_seq_length=_tokenizer_limit(folder))
+    transformer, pooling, layers = _read_layers(folder, modules)
+    _check_architecture(folder, transformer)
+    name = "config_sentence_transformers.json"
+    model = _read_stated(folder, name, folder / name, ModelConfig)
     file = next((path for name in _TRANSFORMER_FILES if (path := transformer / name).is_file()), None)
-    own = _stated(folder, "Transformer", file, TransformerConfig) if file else TransformerConfig()
-    similarity = _checked_similarity(folder, model)
-    check_requirements(folder, model.requirements or {})
-    _check_transformer(folder, own)
+    own = _read_stated(folder, "Transformer", file, TransformerConfig) if file else TransformerConfig()
+    similarity = _read_similarity(folder, model)
+    _check_requirements(folder, model.requirements or {})
+    if own.transformer_task not in (None, "feature-extraction"):
+        _refuse(folder, f"its transformer_task is {own.transformer_task!r}")
+    if own.module_output_name not in (None, "token_embeddings"):
+        _refuse(folder, f"its module_output_name is {own.module_output_name!r}")
+    text = (own.modality_config or {"text": {}}).get("text")
+    usual = {"method": "forward", "method_output_name": "last_hidden_state"}
+    if text is None or {**usual, **text} != usual:
+        _refuse(folder, f"its modality_config for text is {text}")
     return Settings(
         transformer,
         architecture_sha256(transformer),
-        poolings=_poolings(folder, pooling),
+        poolings=_read_poolings(folder, pooling),
         layers=layers,
         include_prompt=pooling.include_prompt is not False,
         prompts=model.prompts or {},
@@ -145,8 +203,8 @@ def read_settings(folder: Path) -> Settings:
     )
 
 
-def _following(folder: Path, modules: list[Module]) -> tuple[Path, PoolingConfig, tuple[DenseLayer | None, ...]]:
-    """The folder of the transformer, its pooling, and the layers behind it."""
+def _read_layers(folder: Path, modules: list[Module]) -> tuple[Path, PoolingConfig, tuple[DenseLayer | None, ...]]:
+    """Return the folder of the transformer, its pooling, and the layers behind it."""
     transformer, pooling = folder, None
     layers: list[DenseLayer | None] = []
     for place, module in enumerate(modules):
@@ -158,11 +216,13 @@ def _following(folder: Path, modules: list[Module]) -> tuple[Path, PoolingConfig
         if kind == "Transformer":
             transformer = path
         elif kind == "Pooling":
-            pooling = _module_config(folder, module, PoolingConfig)
+            pooling = _read_module(folder, module, PoolingConfig)
         elif kind == "Dense":
-            layers.append(_dense(folder, path, _module_config(folder, module, DenseConfig)))
+            layers.append(_read_dense(folder, path, _read_module(folder, module, DenseConfig)))
         elif kind == "Normalize":
-            _check_names(folder, kind, _normalize(folder, module))
+            # Older versions wrote no file, and no folder of its own.
+            if module.path:
+                _check_names(folder, kind, _read_stated(folder, kind, path / "config.json", NormalizeConfig))
             layers.append(None)
         else:
             _refuse(folder, f"it has a module {kind}")
@@ -171,21 +231,8 @@ def _following(folder: Path, modules: list[Module]) -> tuple[Path, PoolingConfig
     return transformer, pooling, tuple(layers)
 
 
-def _plain(folder: Path) -> Settings:
-    """A transformer alone: pooled by its mean, or by its last token where it was made to continue a text."""
-    config = _checked_architecture(folder, folder)
-    first = (config.architectures or [""])[0]
-    continues = first.endswith("ForCausalLM") and config.is_causal is not False
-    return Settings(
-        folder,
-        architecture_sha256(folder),
-        ("lasttoken",) if continues else ("mean",),
-        max_seq_length=_tokenizer_limit(folder),
-    )
-
-
-def _checked_architecture(folder: Path, transformer: Path) -> Architecture:
-    """The architecture of a checkpoint; refuses one with a decoder, and weights that are only part of the model."""
+def _check_architecture(folder: Path, transformer: Path) -> Architecture:
+    """Return the architecture of a checkpoint; refuse one with a decoder, and weights that are part of the model."""
     config = read_config(transformer / "config.json", Architecture) or Architecture()
     if config.is_encoder_decoder:
         _refuse(folder, f"it has a decoder behind its encoder ({config.model_type})")
@@ -200,57 +247,41 @@ def _checked_architecture(folder: Path, transformer: Path) -> Architecture:
 
 
 def _tokenizer_limit(folder: Path) -> int | None:
-    limit = (read_config(folder / "tokenizer_config.json", TokenizerConfig) or TokenizerConfig()).model_max_length
+    limit = (read_config(folder / "tokenizer_config.json", Architecture) or Architecture()).model_max_length
     return int(limit) if limit and limit < _NO_LIMIT else None
 
 
-def _poolings(folder: Path, config: PoolingConfig) -> tuple[str, ...]:
+def _read_poolings(folder: Path, config: PoolingConfig) -> tuple[str, ...]:
     stated = config.pooling_mode
     if stated is None:
-        stated = [name for flag, name in _POOLING_FLAGS.items() if getattr(config, flag)] or ["mean"]
+        stated = [name for name, flag in _POOLINGS.items() if getattr(config, flag)] or ["mean"]
     poolings = (stated,) if isinstance(stated, str) else tuple(stated)
-    unknown = [each for each in poolings if each not in POOLINGS]
-    if unknown:
-        _refuse(folder, f"it pools by {unknown[0]!r}")
+    for pooling in poolings:
+        if pooling not in _POOLINGS:
+            _refuse(folder, f"it pools by {pooling!r}")
     return poolings
 
 
-def _module_config(folder: Path, module: Module, kind: type[S]) -> S:
-    """What the file of a module states. Raises UsageError where it is missing: defaults would be another model."""
-    file = Path(module.path, "config.json")
-    if not (folder / file).is_file():
-        _refuse(folder, f"its module {module.kind} has no {file}")
-    return _stated(folder, module.kind, folder / file, kind)
-
-
-def _dense(folder: Path, path: Path, config: DenseConfig) -> DenseLayer:
+def _read_dense(folder: Path, path: Path, config: DenseConfig) -> DenseLayer:
     _check_names(folder, "Dense", config)
     if config.use_residual:
         _refuse(folder, "its Dense has use_residual=true")
     activation = config.activation_function or "torch.nn.modules.activation.Tanh"
     if not activation.startswith("torch.nn.modules."):
         _refuse(folder, f"its Dense has the activation_function {activation}")
-    return DenseLayer(
-        path, config.in_features, config.out_features, config.bias is not False, activation.rpartition(".")[2]
-    )
+    bias, name = config.bias is not False, activation.rpartition(".")[2]
+    return DenseLayer(path, config.in_features, config.out_features, bias, name)
 
 
-def _normalize(folder: Path, module: Module) -> NormalizeConfig:
-    """What the file of a module Normalize states; older versions wrote none, and no folder of its own."""
-    if not module.path:
-        return NormalizeConfig()
-    return _stated(folder, module.kind, folder / module.path / "config.json", NormalizeConfig)
-
-
-def _check_names(folder: Path, kind: str, config: DenseConfig | NormalizeConfig) -> None:
+def _check_names(folder: Path, kind: str, config: NormalizeConfig) -> None:
     """Refuse a module that reads or writes anything but the vector of a text."""
-    names = {each or "sentence_embedding" for each in (config.module_input_name, config.module_output_name)}
+    names = {name or "sentence_embedding" for name in (config.module_input_name, config.module_output_name)}
     if names != {"sentence_embedding"}:
         _refuse(folder, f"its {kind} reads or writes {', '.join(sorted(names))}")
 
 
-def _checked_similarity(folder: Path, config: ModelConfig) -> Literal["cosine", "dot"]:
-    """The similarity of a model, once what it states besides is known to be followed."""
+def _read_similarity(folder: Path, config: ModelConfig) -> Literal["cosine", "dot"]:
+    """Return the similarity of a model, once its other statements are known to be followed."""
     if config.model_type not in (None, "SentenceTransformer"):
         _refuse(folder, f"it is a {config.model_type}")
     default = config.default_prompt_name
@@ -261,30 +292,46 @@ def _checked_similarity(folder: Path, config: ModelConfig) -> Literal["cosine", 
     return "dot" if config.similarity_fn_name == "dot" else "cosine"
 
 
-def _check_transformer(folder: Path, config: TransformerConfig) -> None:
-    if config.transformer_task not in (None, "feature-extraction"):
-        _refuse(folder, f"its transformer_task is {config.transformer_task!r}")
-    if config.module_output_name not in (None, "token_embeddings"):
-        _refuse(folder, f"its module_output_name is {config.module_output_name!r}")
-    text = (config.modality_config or {"text": {}}).get("text")
-    usual = {"method": "forward", "method_output_name": "last_hidden_state"}
-    if text is None or {**usual, **text} != usual:
-        _refuse(folder, f"its modality_config for text is {text}")
+def _check_requirements(folder: Path, stated: Mapping[str, str | Requirement]) -> None:
+    """Check the stated versions of packages, or of ``python``, as in PEP 440. Raises Unavailable where another version
+    is installed, or none; UsageError for other text."""
+    for package, requirement in stated.items():
+        wanted = requirement if isinstance(requirement, str) else requirement.specifier
+        name = _OTHER_NAMES.get(package, package)
+        try:
+            installed = platform.python_version() if package == "python" else metadata.version(name)
+        except metadata.PackageNotFoundError:
+            installed = None
+        try:
+            accepted = SpecifierSet(wanted, prereleases=True)
+        except InvalidSpecifier as error:
+            raise UsageError(f"the checkpoint {folder} needs {package} {wanted!r}, which is not a version") from error
+        if installed is None or not accepted.contains(installed):
+            raise Unavailable(
+                f"the checkpoint {folder} needs {package}{wanted}, but {installed or 'none'} is installed",
+                "" if package == "python" else f'pip install "{name}{wanted}"',
+            )
 
 
-def _stated(folder: Path, where: str, file: Path, kind: type[S]) -> S:
-    """What a file of a checkpoint states, defaults where there is none. where: its name in errors.
+def _read_module(folder: Path, module: Module, kind: type[S]) -> S:
+    """Read the file of a module. Raises UsageError where it is missing: defaults would be another model."""
+    file = Path(module.path, "config.json")
+    if not (folder / file).is_file():
+        _refuse(folder, f"its module {module.kind} has no {file}")
+    return _read_stated(folder, module.kind, folder / file, kind)
 
-    Raises UsageError where it states more than ``kind`` has.
-    """
+
+def _read_stated(folder: Path, where: str, file: Path, kind: type[S]) -> S:
+    """Read a file of a checkpoint, defaults if there is none; refuse it if it states more than ``kind`` has. where: its
+    name in errors."""
     unknown = unknown_keys(file, kind)
     if unknown:
         _refuse(folder, f"{where} states {', '.join(unknown)}")
     return read_config(file, kind) or kind()
 
 
-def _refuse(folder: Path, what: str) -> NoReturn:
+def _refuse(folder: Path, reason: str) -> NoReturn:
     raise UsageError(
-        f"the checkpoint {folder} cannot be followed: {what}",
+        f"the checkpoint {folder} cannot be followed: {reason}",
         "the method embedder runs a sentence-transformers model as it is",
     )

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from xmcbench import Artifacts, Texts
+
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as FastTokenizer
-
-    from xmcbench import Artifacts, Texts
 
 #: The end of a text.
 Side = Literal["left", "right"]
@@ -30,11 +30,8 @@ class Tokenizer:
     def __init__(
         self, fast: FastTokenizer, pad: int, prompt: str = "", lower_case: bool = False, cut: Side = "right"
     ) -> None:
-        """fast: a tokenizer of the package ``tokenizers``; pad: the number of its padding token.
-
-        prompt: put before every text. lower_case: lower all text first, where the tokenizer does not anyway. cut: the
-        side on which longer texts lose tokens.
-        """
+        """fast: of the package ``tokenizers``; pad: the number of its padding token; prompt: put before every text.
+        lower_case: lower all text first. cut: the side on which longer texts lose tokens."""
         fast.no_padding()
         fast.no_truncation()
         if lower_case:
@@ -52,7 +49,7 @@ class Tokenizer:
         self._fast.enable_truncation(max_length, direction=self._cut)
         if self.prompt:
             texts = [self.prompt + text for text in texts]
-        return [each.ids for each in self._fast.encode_batch_fast(texts)]
+        return [encoding.ids for encoding in self._fast.encode_batch_fast(texts)]
 
 
 def _lower(fast: FastTokenizer) -> None:
@@ -76,11 +73,8 @@ def _portions(texts: list[str]) -> Iterator[list[str]]:
 
 @dataclass(frozen=True)
 class TokenStore:
-    """Token numbers of n texts in two memory maps.
-
-    folder: holds ``tokens.bin`` (int32, all texts one after the other) and ``starts.npy`` (int64 [n + 1]).
-    pad: the number that fills a batch up.
-    """
+    """Token numbers of n texts in two memory maps. folder: holds ``tokens.bin`` (int32, all texts one after the other)
+    and ``starts.npy`` (int64 [n + 1]). pad: the number that fills a batch up."""
 
     folder: Path
     pad: int
@@ -94,21 +88,19 @@ class TokenStore:
         tokenizer: Tokenizer,
         max_length: int,
     ) -> TokenStore:
-        """The store of these texts, taken from the artifacts, or made and put there.
-
-        identity: what the texts are (their digest and how they were cut out of it); texts: gives them in lists.
-        max_length: tokens of a text at most, special tokens included.
-        """
+        """The store of these texts, taken from the artifacts, or made and put there. identity: what the texts are
+        (their digest and how they were cut out of it); texts: gives them in lists. max_length: tokens of a text at
+        most, special tokens included."""
 
         def build(folder: Path) -> None:
             starts, longer = [0], 0
             with (folder / "tokens.bin").open("wb") as stream:
                 for some in (some for part in texts() for some in _portions(part)):
                     ids = tokenizer(some, max_length)
-                    lengths = [len(each) for each in ids]
+                    lengths = [len(row) for row in ids]
                     longer += sum(length == max_length for length in lengths)
                     starts.extend((starts[-1] + np.cumsum(lengths)).tolist())
-                    np.fromiter((token for each in ids for token in each), np.int32, sum(lengths)).tofile(stream)
+                    np.fromiter((token for row in ids for token in row), np.int32, sum(lengths)).tofile(stream)
             np.save(folder / "starts.npy", np.array(starts, np.int64))
             (folder / "facts.json").write_text(json.dumps({"at_the_limit": longer}))
 
@@ -141,7 +133,7 @@ class TokenStore:
 
     @cached_property
     def starts(self) -> np.ndarray:
-        """Where each text begins, and the last one ends: int64 [n + 1]."""
+        """Starts of the texts, and the end of the last one: int64 [n + 1]."""
         starts: np.ndarray = np.load(self.folder / "starts.npy", mmap_mode="r", allow_pickle=False)
         return starts
 

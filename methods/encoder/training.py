@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -34,12 +35,9 @@ _PATIENCE = timedelta(days=1)
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """The settings of a training: length, learning rate, clipping.
-
-    The learning rate rises in a straight line over the first ``warmup`` share of the steps and falls in one, to reach 0
-    after the last. ``clip``: maximum Euclidean norm of the gradient of the whole batch; None: no limit.
-    ``checkpoint_s``: seconds between checkpoints; it does not change the result.
-    """
+    """Settings of a training. The learning rate rises linearly over the first ``warmup`` share of the steps, then falls
+    linearly to 0. ``clip``: maximum Euclidean norm of the whole batch's gradient; None: no limit. ``checkpoint_s``:
+    seconds between checkpoints."""
 
     steps: int
     learning_rate: float
@@ -72,7 +70,7 @@ class TrainingPlan:
 
 @dataclass(frozen=True)
 class DistributedContext:
-    """This process's place in a training on several processes. device: where this process computes."""
+    """Place of this process in a training on several processes. device: where it computes."""
 
     accelerator: Accelerator
     device: torch.device
@@ -108,10 +106,8 @@ class DistributedContext:
         return self.processes // int(os.environ.get("LOCAL_WORLD_SIZE", self.processes))
 
     def gather(self, vectors: torch.Tensor) -> torch.Tensor:
-        """The rows of all processes, in order of rank; gradients flow back to their process.
-
-        vectors: [n, d], the same shape on every process. Returns [processes x n, d].
-        """
+        """The rows of all processes, in order of rank; gradients flow back to their process. vectors: [n, d], the same
+        shape on every process. Returns [processes x n, d]."""
         if self.processes == 1:
             return vectors
         from torch.distributed.nn.functional import all_gather
@@ -119,7 +115,7 @@ class DistributedContext:
         return torch.cat(list(all_gather(vectors.contiguous())))  # type: ignore[no-untyped-call]
 
     def local_slice(self, rows: int) -> slice:
-        """This process's part of ``rows`` rows, which the number of processes must divide."""
+        """Return this process's part of ``rows`` rows, which the number of processes must divide."""
         part = rows // self.processes
         if part * self.processes != rows:
             raise UsageError(
@@ -130,10 +126,8 @@ class DistributedContext:
 
 
 class LossScale:
-    """The factor that keeps small gradients alive in float16; off in other precisions.
-
-    A step whose gradient overflows is left out and the factor halved, as every mixed-precision training does.
-    """
+    """The factor that keeps small gradients alive in float16; off in other precisions. A step whose gradient overflows
+    is left out and the factor halved, as every mixed-precision training does."""
 
     _NAME = "loss scale"
 
@@ -155,33 +149,33 @@ class LossScale:
         held = self._scaler.state_dict()
         return {self._NAME: np.array([held["scale"], held["_growth_tracker"]])} if held else {}
 
-    def resumed(self, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def resume(self, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Take over what ``state`` returned; the rest is the task's."""
         if self._NAME in state:
             scale, held = state[self._NAME]
             self._scaler.load_state_dict(
                 {**self._scaler.state_dict(), "scale": float(scale), "_growth_tracker": int(held)}
             )
-        return {name: each for name, each in state.items() if name != self._NAME}
+        return {name: value for name, value in state.items() if name != self._NAME}
 
 
-class Task(Protocol):
-    """What is learned: the loop asks it for the losses of each step."""
+class Task(ABC):
+    """A task, which the loop asks for the losses of each step. Most tasks have no schedule and no state."""
 
-    def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:
-        """Called before each step, on every process, for scheduled work such as new clusters."""
+    def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:  # noqa: B027
+        """Do scheduled work such as new clusters: called before each step, on every process."""
 
+    @abstractmethod
     def losses(self, step: int, network: nn.Module, context: DistributedContext) -> Mapping[str, torch.Tensor]:
-        """This process's share of the step's losses by name; their sum is minimized.
-
-        A loss is the mean over the process's own anchors: the mean over all processes, which the loop takes, is then
-        that of the whole batch. ``network`` is called once.
-        """
+        """Return this process's share of the step's losses by name; their sum is minimized. A loss is the mean over the
+        process's own anchors, so that the mean over all processes is that of the whole batch. ``network`` is called
+        once."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """The state to keep between steps, equal on every process; empty for most tasks."""
+        """Return the state to keep between steps, equal on every process."""
+        return {}
 
-    def resume(self, state: Mapping[str, np.ndarray]) -> None:
+    def resume(self, state: Mapping[str, np.ndarray]) -> None:  # noqa: B027
         """Restore what ``state`` returned."""
 
 
@@ -203,12 +197,10 @@ class History:
 def train(
     network: nn.Module, task: Task, plan: TrainingPlan, folder: Path, identity: Mapping[str, object], device: str
 ) -> History:
-    """Train the network in place by AdamW; continue from the checkpoint in ``folder`` if it is of the same training.
-
-    identity: what tells this training from others (JSON values). device: ``cpu``, ``cuda`` or ``mps``. Raises
-    MethodError if a loss is NaN or infinite. The last checkpoint stays until the caller has stored the weights and
-    removes it. Started by torchrun or accelerate, all processes take part.
-    """
+    """Train the network in place by AdamW; resume from the checkpoint in ``folder`` if it is of the same training.
+    identity: of this training (JSON values). The last checkpoint stays until the caller has stored the weights and
+    removes it. Raises MethodError if a loss is NaN or infinite. Started by torchrun or accelerate, all processes take
+    part."""
     context = DistributedContext.of(device)
     accelerator = context.accelerator
     optimizer = torch.optim.AdamW(
@@ -221,7 +213,7 @@ def train(
     found = checkpoints.restore(folder, network, optimizer, identity)
     start, curve, sums = (found.step, found.curve, np.array(found.sums)) if found else (0, [], np.zeros(0))
     if found:
-        task.resume(scaler.resumed(found.task))
+        task.resume(scaler.resume(found.task))
     wrapped = accelerator.prepare_model(network) if context.processes > 1 else network
     network.train()
     names, saved_at = [], time.monotonic()
@@ -251,10 +243,8 @@ def train(
 
 
 def _sync_checkpoint(folder: Path, identity: Mapping[str, object], accelerator: Accelerator) -> None:
-    """Copy the checkpoint of the first machine, the only one that writes any, to all machines.
-
-    Raises UsageError if the machines run different trainings, which would wait for each other forever.
-    """
+    """Copy the checkpoint of the first machine, the only one that writes any, to all machines. Raises UsageError if the
+    machines run different trainings, which would wait for each other forever."""
     from accelerate.utils import broadcast_object_list, gather_object
 
     if len(set(gather_object([json.dumps(identity, sort_keys=True)]))) > 1:
@@ -277,13 +267,12 @@ def _step(
     context: DistributedContext,
     scaler: LossScale,
 ) -> dict[str, float]:
-    """One step of the optimizer; returns the losses of the whole batch. Raises MethodError if one is NaN or
-    infinite."""
+    """Do one step; returns the losses of the whole batch. Raises MethodError if one is NaN or infinite."""
     # Different dropout for each process and step, the same in each run.
     torch.manual_seed(int(np.random.SeedSequence([plan.seed, step, context.rank]).generate_state(1)[0]))
     losses = task.losses(step, network, context)
-    whole = {name: float(context.accelerator.reduce(each.detach(), "mean")) for name, each in losses.items()}
-    if not all(np.isfinite(each) for each in whole.values()):
+    whole = {name: float(context.accelerator.reduce(loss.detach(), "mean")) for name, loss in losses.items()}
+    if not all(np.isfinite(value) for value in whole.values()):
         named = ", ".join(f"{name} = {value}" for name, value in whole.items())
         raise MethodError(f"the loss of step {step + 1} is NaN or infinite ({named})", "try a lower learning rate")
     for group in optimizer.param_groups:

@@ -1,13 +1,16 @@
-"""Fusing rankings: a weighted sum of normalized scores, or of reciprocal ranks."""
+"""Fusing rankings: a weighted sum of normalized scores or reciprocal ranks, and weights fitted on known pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from xmcbench import TopK
+from xmcbench import Texts, TopK
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 #: What becomes of the scores of one ranking, query by query, before they are added up.
 #:
@@ -20,13 +23,10 @@ Normalization = Literal["range", "deviation", "shift", "rank"]
 RANK_CONSTANT = 60
 
 
-def normalized(ranking: TopK, how: Normalization, labels: int) -> np.ndarray:
-    """The scores of a ranking [N, k] of ``labels`` labels as they are added up, float32, 0 without a prediction.
-
-    A label that a ranking does not hold counts 0. That is what it has at most where the ranking is full, with k labels
-    or all there are: the score of its last place. Where the ranking ended early, the method gives the others nothing:
-    its 0 is the last score.
-    """
+def normalize(ranking: TopK, how: Normalization, labels: int) -> np.ndarray:
+    """Scores of a ranking [N, k] of ``labels`` labels as they are added up, float32, 0 without a prediction. A label
+    that a ranking does not hold counts 0: in a full ranking the score of its last place; where the ranking ended early,
+    the last score is 0 itself."""
     there = ranking.indices >= 0
     if how == "rank":
         reciprocal = np.divide(there, RANK_CONSTANT + np.arange(1, ranking.k + 1))
@@ -49,16 +49,16 @@ def normalized(ranking: TopK, how: Normalization, labels: int) -> np.ndarray:
     return np.asarray(shifted / np.where(unit > 0, unit, 1)[:, None], np.float32)
 
 
-def fused(rankings: Sequence[TopK], weights: Sequence[float], how: Normalization, labels: int, k: int) -> TopK:
-    """The k labels with the largest weighted sum over rankings of the same instances, ties by lower label id.
+def fuse(rankings: Sequence[TopK], weights: Sequence[float], how: Normalization, labels: int, k: int) -> TopK:
+    """The k labels with the largest weighted sum over rankings of the same instances, ties by lower label id. A ranking
+    whose weight is 0 brings no labels. One weight at least is larger."""
+    return add_scores(
+        [TopK(ranking.indices, normalize(ranking, how, labels)) for ranking in rankings], weights, labels, k
+    )
 
-    A ranking whose weight is 0 brings no labels. One weight at least is larger.
-    """
-    return added([TopK(each.indices, normalized(each, how, labels)) for each in rankings], weights, labels, k)
 
-
-def added(rankings: Sequence[TopK], weights: Sequence[float], labels: int, k: int) -> TopK:
-    """As ``fused``, of scores that are normalized already."""
+def add_scores(rankings: Sequence[TopK], weights: Sequence[float], labels: int, k: int) -> TopK:
+    """As ``fuse``, of scores that are normalized already."""
     from scipy.sparse import coo_matrix  # not needed to list methods
 
     rows, columns, values = [], [], []
@@ -71,3 +71,65 @@ def added(rankings: Sequence[TopK], weights: Sequence[float], labels: int, k: in
     # Not a sum of matrices, which would lose the labels whose score is 0.
     summed = coo_matrix((np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape).tocsr()
     return TopK.from_scores(summed, k)
+
+
+#: What a weight is multiplied by in a step of the search, and the number of passes over all weights.
+_FACTORS, _PASSES = (0.0, 0.25, 0.5, 0.7, 1.4, 2.0, 4.0), 3
+#: Places of a ranking that count.
+_DEPTH = 10
+
+
+def hold_out_rows(pairs: csr_matrix, share: float, most: int, seed: int) -> np.ndarray:
+    """Instances with a pair that the weights are fitted on, int64 rising: a share of them, at most ``most``. Empty
+    where it would take all, or leave fewer than two."""
+    rows = np.flatnonzero(np.diff(pairs.indptr))
+    number = min(int(share * len(rows)), most)
+    if number < 1 or len(rows) - number < 2:
+        return np.empty(0, np.int64)
+    drawn = np.random.default_rng([seed, 7]).permutation(rows)[:number]
+    return np.sort(drawn).astype(np.int64)
+
+
+def only_seen(ranking: TopK, texts: Texts, labels: Texts, pairs: csr_matrix) -> TopK:
+    """Drop the labels without a known pair, and the instance itself where it is a label. Instances of a label outside
+    the subset are unknown. Label ids that are only numbers do not tell which label is the instance. The ranking is
+    normalized before, as for a prediction: scores stay."""
+    seen = np.diff(pairs.tocsc().indptr) > 0
+    uids = {uid: number for number, uid in enumerate(labels.uids)}
+    if all(uid == str(number) for uid, number in uids.items()):
+        uids = {}
+    own = np.array([uids.get(uid, -2) for uid in texts.uids])
+    kept = (ranking.indices >= 0) & seen[np.maximum(ranking.indices, 0)] & (ranking.indices != own[:, None])
+    return TopK.ranked(np.where(kept, ranking.indices, -1), ranking.scores)
+
+
+def fit_weights(rankings: Sequence[TopK], pairs: csr_matrix) -> tuple[list[float], float]:
+    """Find weights that sum to 1, by coordinate search from equal ones, and the mean nDCG@10 that they reach. rankings:
+    of the same instances, normalized; pairs: theirs, [N, L]. Equal weights win ties; the order of the parts can matter.
+    """
+    weights = [1.0] * len(rankings)
+    best = _ndcg(rankings, weights, pairs)
+    for _ in range(_PASSES):
+        before = list(weights)
+        for place in range(len(weights)):
+            for factor in _FACTORS:
+                # A part that was left out comes back with the largest weight, or a fraction of it.
+                tried = [*weights[:place], (before[place] or max(before)) * factor, *weights[place + 1 :]]
+                if not any(tried):
+                    continue
+                value = _ndcg(rankings, tried, pairs)
+                if value > best + 1e-9:
+                    best, weights = value, tried
+        if weights == before:
+            break
+    total = sum(weights)
+    return [weight / total for weight in weights], best
+
+
+def _ndcg(rankings: Sequence[TopK], weights: Sequence[float], pairs: csr_matrix) -> float:
+    found = add_scores(rankings, weights, pairs.shape[1], _DEPTH)
+    gains = 1 / np.log2(np.arange(2, _DEPTH + 2))
+    relevant = np.asarray(pairs[np.arange(len(found))[:, None], np.maximum(found.indices, 0)].todense())
+    reached = (relevant * (found.indices >= 0) * gains).sum(axis=1)
+    ideal = np.cumsum(gains)[np.minimum(np.diff(pairs.indptr), _DEPTH) - 1]
+    return float((reached / ideal).mean())

@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
-from annotated_types import Ge, Interval, Unit
+from annotated_types import Ge, Unit
 
-from xmcbench import Doc, Method, TopK, UsageError
+from xmcbench import Doc, Method, Part, Texts, TopK, UsageError
+from xmcbench.methods.declarations import Probability
 from xmcbench.methods.hybrid.fusion import Normalization
-from xmcbench.methods.presets.hybrid import CHOICES, PRESETS
+from xmcbench.methods.presets import CHOICES, PRESETS
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-    from xmcbench import Part, Texts
 
 #: Instances at most on which weights are fitted.
 _MOST_HELD_OUT = 1000
@@ -38,9 +37,9 @@ class Hybrid(Method):
     title = "Hybrid"
     supervision = "optional"
     described: ClassVar[tuple[str, ...]] = ("parts",)
-    presets: ClassVar = PRESETS
+    presets: ClassVar = PRESETS["hybrid"]
 
-    choices: ClassVar = CHOICES
+    choices: ClassVar = CHOICES["hybrid"]
 
     parts: Annotated[str, Doc("comma-separated methods, each NAME or NAME:PRESET")] = "tfidf,sentbert:quick"
     normalization: Annotated[
@@ -53,9 +52,7 @@ class Hybrid(Method):
     ] = "deviation"
     weights: Annotated[str, Doc("weights of the parts: equal, fit, or comma-separated numbers")] = "equal"
     held_out: Annotated[
-        float,
-        Interval(gt=0, lt=1),
-        Doc("share of the instances with pairs that weights=fit is fitted on; at most 1,000 are"),
+        Probability, Doc("share of the instances with pairs that weights=fit is fitted on; at most 1,000 are")
     ] = 0.2
     depth: Annotated[int, Ge(0), Unit("labels"), Doc("labels requested from each part, if more than k")] = 0
 
@@ -71,7 +68,7 @@ class Hybrid(Method):
         """Raise what a part raises, and UsageError where parts or weights make no sense."""
         from xmcbench import Part
 
-        self._given_weights()
+        self._parse_weights()
         for spec in self.uses():
             Part.of(spec, self).require()
 
@@ -81,13 +78,13 @@ class Hybrid(Method):
 
         self._texts, self._pairs = (raw_X, raw_Y), pairs
         self._parts = [Part.of(spec, self) for spec in self.uses()]
-        self._weights = self._given_weights()
+        self._weights = self._parse_weights()
         if self.weights == "fit" and pairs is not None:
             self._fit_weights(pairs)
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the largest sum over the parts."""
-        from xmcbench.methods.hybrid.fusion import fused
+        from xmcbench.methods.hybrid.fusion import fuse
 
         made = [part.ranking((*self._texts, raw_X), self._pairs, max(k, self.depth)) for part in self._parts]
         self.notes["parts"] = {part.spec: notes for part, (_, notes) in zip(self._parts, made, strict=True)}
@@ -95,14 +92,13 @@ class Hybrid(Method):
         for start in range(0, len(raw_X), _BATCH):
             rows = slice(start, start + _BATCH)
             rankings = [TopK(ranking.indices[rows], ranking.scores[rows]) for ranking, _ in made]
-            yield fused(rankings, self._weights, self.normalization, len(self._texts[1]), k)
+            yield fuse(rankings, self._weights, self.normalization, len(self._texts[1]), k)
 
     def _fit_weights(self, pairs: csr_matrix) -> None:
-        from xmcbench.methods.hybrid.fusion import normalized
-        from xmcbench.methods.hybrid.weights import fitted_weights, held_out_rows, only_seen
+        from xmcbench.methods.hybrid.fusion import fit_weights, hold_out_rows, normalize, only_seen
 
         raw_X, raw_Y = self._texts
-        rows = held_out_rows(pairs, self.held_out, _MOST_HELD_OUT, self.seed)
+        rows = hold_out_rows(pairs, self.held_out, _MOST_HELD_OUT, self.seed)
         self.notes["weights_fitted_on"] = len(rows)
         if not len(rows):
             return
@@ -110,12 +106,12 @@ class Hybrid(Method):
         rest = np.setdiff1d(np.arange(len(raw_X)), rows)
         texts = raw_X.take(rest), raw_Y, raw_X.take(rows)
         rankings = [part.ranking(texts, pairs[rest], max(100, self.depth))[0] for part in self._parts]
-        ready = [TopK(each.indices, normalized(each, self.normalization, len(raw_Y))) for each in rankings]
-        known = [only_seen(each, texts[2], raw_Y, pairs) for each in ready]
-        self._weights, value = fitted_weights(known, pairs[rows])
+        ready = [TopK(ranking.indices, normalize(ranking, self.normalization, len(raw_Y))) for ranking in rankings]
+        known = [only_seen(ranking, texts[2], raw_Y, pairs) for ranking in ready]
+        self._weights, value = fit_weights(known, pairs[rows])
         self.notes["held_out_ndcg"] = round(value, 4)
 
-    def _given_weights(self) -> list[float]:
+    def _parse_weights(self) -> list[float]:
         """The weights as they are before any is fitted. Raises UsageError, and what ``Part.of`` raises."""
         from xmcbench import Part
 
@@ -128,10 +124,10 @@ class Hybrid(Method):
         if self.weights in ("equal", "fit"):
             return [1 / number] * number
         try:
-            given = [float(each) for each in self.weights.split(",")]
+            given = [float(weight) for weight in self.weights.split(",")]
         except ValueError:
             given = []
-        if len(given) != number or not all(0 <= each < float("inf") for each in given) or not any(given):
+        if len(given) != number or not all(0 <= weight < float("inf") for weight in given) or not any(given):
             raise UsageError(
                 f"hybrid.weights = {self.weights!r} is not a number for each of the {number} parts", "equal, fit or 2,1"
             )

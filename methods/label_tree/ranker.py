@@ -5,25 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.sparse import csr_matrix, hstack
 
 from xmcbench import TopK
 from xmcbench.methods.label_tree.tree import label_tree
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
-    from xmcbench.methods.label_tree.chunks import Chunks
+    from xmcbench.methods.label_tree.linear import Chunks
 
 #: Nodes that are scored at a time, at most.
 _BLOCK = 20_000_000
 
 
 class TreeRanker:
-    """Ranks the labels that have a training pair; the others have no classifier and are never predicted.
-
-    The model of XR-Linear (Yu et al., JMLR 2022): a linear SVM at each node, trained on the instances of its parent
-    (teacher-forcing negatives), and a beam search from the root.
-    """
+    """Ranks the labels that have a training pair; the others have no classifier and are never predicted. The model of
+    XR-Linear (Yu et al., JMLR 2022): a linear SVM at each node, trained on the instances of its parent (teacher-forcing
+    negatives), and a beam search from the root."""
 
     def __init__(self, seen: np.ndarray, levels: list[Chunks]) -> None:
         """seen: int [S], the labels that the leaves stand for, rising. levels: the classifiers, from the root down."""
@@ -41,13 +38,9 @@ class TreeRanker:
         threshold: float,
         seed: int,
     ) -> TreeRanker:
-        """Build the tree and train a linear SVM at each node.
-
-        X: CSR float32 [N, features]; None where N is 0. pairs: binary CSR [N, L], at least one in each row. cost: C of
-        the SVM. threshold: weights below it are dropped.
-        """
-        from xmcbench.methods.label_tree.chunks import Chunks
-        from xmcbench.methods.label_tree.svm import linear_svms
+        """Build the tree and train a linear SVM at each node. X: CSR float32 [N, features]; None where N is 0. pairs:
+        binary CSR [N, L], at least one in each row. cost: C of the SVM. threshold: weights below it are dropped."""
+        from xmcbench.methods.label_tree.linear import Chunks, linear_svms
 
         seen = np.unique(pairs.indices)
         if not len(seen) or X is None:
@@ -68,13 +61,8 @@ class TreeRanker:
         return len(self._seen)
 
     def search(self, X: csr_matrix, k: int, beam_size: int) -> TopK:
-        """Return the k best labels that the beam reaches; fewer if fewer labels have a classifier.
-
-        Scores are those of PECOS: the product over the path of exp(-max(0, 1 - margin)^3), 0..1. X: CSR float32 [n,
-        features].
-        """
-        from scipy.sparse import hstack
-
+        """Return the k best labels that the beam reaches; fewer if fewer labels have a classifier. Scores are those of
+        PECOS: the product over the path of exp(-max(0, 1 - margin)^3), 0..1. X: CSR float32 [n, features]."""
         if not self._levels:
             return TopK.from_rows(np.zeros(X.shape[0] + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), k)
         queries = hstack([X, np.ones((X.shape[0], 1), np.float32)], format="csr", dtype=np.float32)

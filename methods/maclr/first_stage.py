@@ -1,5 +1,4 @@
-"""Stage I: contexts are pulled toward the titles of their cluster and pushed away from sampled labels (MACLR section
-4.2)."""
+"""Stage I of MACLR (section 4.2): contexts are pulled toward titles of their cluster, and away from sampled labels."""
 
 from __future__ import annotations
 
@@ -11,18 +10,183 @@ import numpy as np
 import torch
 from torch import nn
 
+from xmcbench import MethodError, UsageError
+from xmcbench.methods.encoder.batches import Epochs
 from xmcbench.methods.encoder.cloze import ContextPairs
-from xmcbench.methods.encoder.contrastive import Negatives, Vectors, View
-from xmcbench.methods.encoder.epochs import Epochs
-from xmcbench.methods.encoder.losses import contrastive_loss
+from xmcbench.methods.encoder.clustering import cluster_texts
+from xmcbench.methods.encoder.contrastive import (
+    ContrastiveTask,
+    Negatives,
+    Vectors,
+    View,
+    contrastive_loss,
+    embed_parts,
+)
 from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import DistributedContext
-from xmcbench.methods.maclr.clusters import FAISS_POINTS, clusters_of
-from xmcbench.methods.maclr.own_titles import OwnTitles
-from xmcbench.methods.maclr.regularization import clustered_label_loss, label_loss
-from xmcbench.methods.maclr.schedule import ClusterSchedule
-from xmcbench.methods.maclr.views import UnevenTask
+from xmcbench.methods.maclr.pseudo_pairs import OwnTitles
+
+
+@dataclass(frozen=True)
+class ClusterSchedule:
+    """The number of clusters at each step, and when they are recomputed. Raises UsageError if it is invalid. Steps are
+    counted from 0: the paper's line 4, "if t mod T = 0" at the end of step t, holds before step t here. Clusters are in
+    force in the first half of ``steps``. first: the paper's K0, 0 for no clusters. doubled_every: T_K. updated_every:
+    T_update. A new number of clusters takes effect where clusters are next made, as in the paper."""
+
+    steps: int
+    first: int
+    doubled_every: int
+    updated_every: int
+
+    def __post_init__(self) -> None:
+        if self.steps < 0 or self.first < 0 or self.doubled_every < 1 or self.updated_every < 1:
+            raise UsageError(
+                f"invalid cluster schedule: steps = {self.steps}, first = {self.first}, "
+                f"doubled_every = {self.doubled_every}, updated_every = {self.updated_every}",
+                "clusters and steps must be at least 0, the others at least 1",
+            )
+
+    def last_update(self, step: int) -> int | None:
+        """The step before which the clusters of ``step`` are made; None where every pair is its own cluster."""
+        if not self.first or 2 * step >= self.steps:
+            return None
+        return step - step % self.updated_every
+
+    def clusters(self, step: int) -> int | None:
+        """Return the number of clusters at a step; None where every pair is its own."""
+        made_at = self.last_update(step)
+        return None if made_at is None else int(self.first * 2 ** (made_at // self.doubled_every))
+
+    def due(self, step: int) -> bool:
+        """Return whether clusters are made before this step."""
+        return self.last_update(step) == step
+
+    def scales(self) -> list[list[int | None]]:
+        """[step, clusters from it on] of every change: what a reader of the record wants to know."""
+        found: list[list[int | None]] = []
+        for step in (*range(0, (self.steps + 1) // 2, self.updated_every), (self.steps + 1) // 2):
+            clusters = self.clusters(step)
+            if not found or found[-1][1] != clusters:
+                found.append([step, clusters])
+        return found
+
+
+#: Lloyd's iterations, and the seed of the first centroids, of MACLR's code.
+ITERATIONS, SEED = 20, 0
+#: Vectors a centroid that FAISS fits to unless it is told otherwise; MACLR's code says 1,000.
+FAISS_POINTS = 256
+
+
+def k_means(
+    vectors: np.ndarray, clusters: int, restarts: int, points: int = FAISS_POINTS, device: str = "cpu"
+) -> np.ndarray:
+    """Return the cluster of each vector, int64 [n]. Raises MethodError where a vector is not finite. vectors: float32
+    [n, d]. restarts: of k-means, of which the tightest clustering wins. points: vectors a cluster that centroids are
+    fitted to at most. device: ``cuda`` is used where FAISS has a GPU. With as many clusters as vectors or more, each
+    vector is its own cluster."""
+    if clusters >= len(vectors):
+        return np.arange(len(vectors))
+    if not np.isfinite(vectors).all():
+        raise MethodError("an embedding is NaN or infinite and cannot be clustered", "try a lower learning rate")
+    import faiss
+
+    fitted = faiss.Kmeans(
+        vectors.shape[1],
+        clusters,
+        niter=ITERATIONS,
+        nredo=restarts,
+        seed=SEED,
+        min_points_per_centroid=1,  # it would only warn below 39
+        max_points_per_centroid=points,
+        gpu=device == "cuda" and faiss.get_num_gpus() > 0,
+    )
+    fitted.train(np.ascontiguousarray(vectors, np.float32))
+    return fitted.index.search(vectors, 1)[1][:, 0].astype(np.int64)  # type: ignore[no-any-return]
+
+
+def clusters_of(
+    encoder: Encoder,
+    store: TokenStore,
+    rows: np.ndarray,
+    clusters: int,
+    restarts: int,
+    context: DistributedContext,
+    points: int = FAISS_POINTS,
+) -> np.ndarray:
+    """The k-means cluster of each of the ``rows`` of a store under the encoder as it is now, int64 [n]."""
+    if clusters >= len(rows):
+        return np.arange(len(rows))
+    device = context.device.type
+    return cluster_texts(
+        encoder, store, rows, context, lambda vectors: k_means(vectors, clusters, restarts, points, device)
+    )
+
+
+def label_loss(
+    anchors: torch.Tensor,
+    twins: torch.Tensor,
+    labels: torch.Tensor,
+    temperature: float,
+    ignored: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Equation 4 divided by the number of anchors: each anchor is to find its dropout twin among sampled labels.
+    anchors, twins: [n, d], row by row; labels: [m, d], the negatives. ignored: bool [n, m], labels that are not
+    negatives of an anchor and are left out of its denominator."""
+    own = (anchors * twins).sum(1, keepdim=True)
+    logits = torch.cat([own, anchors @ labels.T], 1) / temperature
+    return contrastive_loss(logits, *_with_labels(own.new_ones(own.shape, dtype=torch.bool), ignored, labels))
+
+
+def label_loss_by_cluster(
+    anchors: torch.Tensor,
+    twins: torch.Tensor,
+    labels: torch.Tensor,
+    temperature: float,
+    positive: torch.Tensor,
+    ignored: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Label regularization in the authors' code: all twins of the anchor's cluster are positives. The denominator holds
+    the twins of the whole batch and the labels. anchors: [n, d]; twins: [b, d]; positive: bool [n, b]; labels and
+    ignored as for ``label_loss``."""
+    logits = anchors @ torch.cat([twins, labels]).T / temperature
+    return contrastive_loss(logits, *_with_labels(positive, ignored, labels))
+
+
+def _with_labels(
+    positive: torch.Tensor, ignored: torch.Tensor | None, labels: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The masks of the twins continued over the labels, none of which is a positive."""
+    none = positive.new_zeros((len(positive), len(labels)))
+    without = None if ignored is None else torch.cat([torch.zeros_like(positive), ignored], 1)
+    return torch.cat([positive, none], 1), without
+
+
+class UnevenTask(ContrastiveTask):
+    """A contrastive task with views that the processes cannot share evenly, such as the labels of a step. Such a view
+    is filled up with rows of its own; the copies are cut off before anything is compared. A process then holds fewer
+    rows than another, so only what is named ``even`` may be averaged over: its rows must be a multiple."""
+
+    even: ClassVar[tuple[str, ...]] = ()
+
+    def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
+        """Embed all views of the step in one call and compare them."""
+        views = self.draw(step)
+        parts, starts = [], []
+        for name, view in views.items():
+            if name in self.even:
+                context.local_slice(len(view.rows))
+            part = -(-len(view.rows) // context.processes)
+            starts.append(min(context.rank * part, len(view.rows)))
+            filled = np.resize(view.rows, part * context.processes)
+            parts.append((view.store, filled[context.rank * part : (context.rank + 1) * part]))
+        vectors = {}
+        for name, own, start in zip(views, embed_parts(network, parts, context.device), starts, strict=True):
+            rows = len(views[name].rows)
+            vectors[name] = Vectors(own[: rows - start], context.gather(own)[:rows], start)
+        return self.compare(step, views, vectors)
+
 
 #: Which twins label regularization calls positive: the anchor's own (equation 4), or all of its cluster's (the code).
 Twins = Literal["own", "cluster"]
@@ -30,7 +194,7 @@ Twins = Literal["own", "cluster"]
 
 @dataclass(frozen=True)
 class Sources:
-    """What Stage I reads. pairs: contexts and titles of n documents; documents: N whole texts, which are clustered;
+    """Texts of Stage I. pairs: contexts and titles of n documents; documents: N whole texts, which are clustered;
     labels: L texts; own_titles: of documents and labels."""
 
     pairs: ContextPairs
@@ -51,9 +215,7 @@ class Regularization:
 
 class FirstStage(UnevenTask):
     """Equation 3 over clusters of (context, title) pairs, and equation 4 over sampled labels; their sum is minimized.
-
-    Without clusters and labels this is ICT.
-    """
+    Without clusters and labels this is ICT."""
 
     even: ClassVar = ("context",)
 
@@ -70,9 +232,8 @@ class FirstStage(UnevenTask):
         first_clusters: np.ndarray | None = None,
         points: int = FAISS_POINTS,
     ) -> None:
-        """used: the pairs that are trained on, int [m], numbers of contexts; batch: pairs of a step, over all
-        processes; restarts: of k-means; first_clusters: those of step 0, int64 [m], where they are known; points: see
-        ``k_means``."""
+        """used: numbers of the pairs that are trained on, int [m]; batch: pairs of a step, over all processes;
+        restarts, points: see ``k_means``; first_clusters: those of step 0, int64 [m], where they are known."""
         self._sources, self._used, self._schedule = sources, used, schedule
         self._regularization, self._temperature = regularization, temperature
         self._restarts, self._points, self._seed = restarts, points, seed
@@ -134,6 +295,6 @@ class FirstStage(UnevenTask):
             losses["label"] = (
                 label_loss(contexts.local, twins.local, labels, temperature, same)
                 if self._regularization.twins == "own"
-                else clustered_label_loss(contexts.local, twins.gathered, labels, temperature, positive, same)
+                else label_loss_by_cluster(contexts.local, twins.gathered, labels, temperature, positive, same)
             )
         return losses

@@ -7,20 +7,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Gt, Unit
+import numpy as np
+from annotated_types import Ge, Unit
 
-from xmcbench import Doc, UsageError
+from xmcbench import Doc, Texts, UsageError
+from xmcbench.methods.declarations import AboveZero, Positive, Tokens
 from xmcbench.methods.maclr.self_training import SelfTraining
-from xmcbench.methods.presets.maclr import ABLATION, CHOICES, PRESETS
+from xmcbench.methods.presets import ABLATION, CHOICES, PRESETS
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from xmcbench import Texts
     from xmcbench.methods.encoder.cloze import ContextPairs
     from xmcbench.methods.encoder.tokens import TokenStore
     from xmcbench.methods.encoder.tower import Tower
-    from xmcbench.methods.maclr.own_titles import OwnTitles
+    from xmcbench.methods.maclr.pseudo_pairs import OwnTitles
 
 
 class MACLR(SelfTraining):
@@ -42,15 +41,15 @@ class MACLR(SelfTraining):
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch", "pseudo_steps")
     #: The periods of the clusters go with the steps.
     _budget: ClassVar[tuple[str, ...]] = ("steps", "pseudo_steps", "clusters_doubled_every", "clusters_updated_every")
-    presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
+    presets: ClassVar = PRESETS["maclr"]
+    choices: ClassVar = CHOICES["maclr"]
     #: The rows of the paper's ablation: which components are on.
     ablation: ClassVar = ABLATION
 
     adaptive_clustering: Annotated[bool, Doc("component of Stage I", "MACLR, section 4.2")] = True
     label_regularization: Annotated[bool, Doc("component of Stage I", "MACLR, section 4.2")] = True
     clusters: Annotated[
-        int, Ge(1), Doc("K0, at the start; with fewer documents each is its own cluster", "MACLR, section 5.1")
+        Positive, Doc("K0, at the start; with fewer documents each is its own cluster", "MACLR, section 5.1")
     ] = 2048
     clusters_doubled_every: Annotated[
         int, Ge(1), Unit("steps"), Doc("T_K, steps after which the number of clusters doubles", "MACLR, section 5.1")
@@ -65,27 +64,20 @@ class MACLR(SelfTraining):
         ),
     ] = 5_000
     cluster_length: Annotated[
-        int,
-        Ge(3),
-        Unit("tokens"),
-        Doc("maximum length of a document, title and content, in clustering", "MACLR's code"),
+        Tokens, Doc("maximum length of a document, title and content, in clustering", "MACLR's code")
     ] = 288
     kmeans_restarts: Annotated[
-        int,
-        Ge(1),
+        Positive,
         Doc("runs of k-means from different starts, of which the tightest clustering is taken", "MACLR's code"),
     ] = 5
     kmeans_points: Annotated[
-        int,
-        Ge(1),
-        Doc("documents per cluster that k-means is fitted on; the default is FAISS's, MACLR's code has 1,000"),
+        Positive, Doc("documents per cluster that k-means is fitted on; the default is FAISS's, MACLR's code has 1,000")
     ] = 256
     sampled_labels: Annotated[
-        int, Ge(1), Doc("M, the number of labels drawn for a step, over all processes", "MACLR's code: 8 x 4")
+        Positive, Doc("M, the number of labels drawn for a step, over all processes", "MACLR's code: 8 x 4")
     ] = 32
     label_temperature: Annotated[
-        float,
-        Gt(0),
+        AboveZero,
         Doc(
             "temperature of label regularization alone; the head paper has none. From MiniLM the loss is near 0 at .05 "
             "and moves nothing, and at .5 it pushes contexts off their titles too; from scratch .05 is better",
@@ -118,13 +110,8 @@ class MACLR(SelfTraining):
         return self.steps * first + (self.pseudo_steps * second if self._second else 0)
 
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
-        """Stage I, then Stage II.
-
-        Raises MethodError if no document has a context, which Stage I and ``held_out`` need, or if no pseudo pair is
-        found.
-        """
-        import numpy as np
-
+        """Train Stage I, then Stage II. Raises MethodError if no document has a context where one is needed, or a
+        pseudo pair."""
         if not (self.steps or self._second or self.held_out):
             return
         own_titles = self._own_titles(tower, raw_X, raw_Y)
@@ -143,21 +130,19 @@ class MACLR(SelfTraining):
 
     def _split(self, pairs: int) -> tuple[np.ndarray, np.ndarray]:
         """The numbers of the context pairs that are trained on, and of those held out; both in order."""
-        import numpy as np
-
         if self.held_out >= pairs:
             raise UsageError(f"maclr.held_out = {self.held_out} leaves none of the {pairs} documents for training")
         order = np.random.default_rng([self.seed, 4]).permutation(pairs)
         return np.sort(order[self.held_out :]), np.sort(order[: self.held_out])
 
     def _own_titles(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> OwnTitles:
-        from xmcbench.methods.maclr.own_titles import OwnTitles
+        from xmcbench.methods.maclr.pseudo_pairs import OwnTitles
 
         titles = tower.label_tokens(raw_X, self.label_length, titles=True)
         return OwnTitles.of(titles, tower.label_tokens(raw_Y, self.label_length))
 
     def _measure(self, when: str, tower: Tower, drawn: ContextPairs, rows: np.ndarray) -> None:
-        from xmcbench.methods.maclr.title_retrieval import title_retrieval
+        from xmcbench.methods.encoder.fine_tuning import title_retrieval
 
         if len(rows):
             found: dict[str, object] = dict(self.notes.get("held-out titles", {}))  # type: ignore[call-overload]
@@ -167,29 +152,18 @@ class MACLR(SelfTraining):
     def _first_stage(
         self, tower: Tower, texts: tuple[Texts, Texts], drawn: ContextPairs, used: np.ndarray, own_titles: OwnTitles
     ) -> None:
-        from xmcbench.methods.maclr.first_stage import FirstStage, Regularization, Sources
-        from xmcbench.methods.maclr.schedule import ClusterSchedule
+        from xmcbench.methods.maclr.first_stage import ClusterSchedule, FirstStage, Regularization, Sources
 
         raw_X, raw_Y = texts
-        documents, labels = (
-            tower.instance_tokens(raw_X, self.cluster_length),
-            tower.label_tokens(raw_Y, self.label_length),
-        )
-        sources = Sources(drawn, documents, labels, own_titles)
-        schedule = ClusterSchedule(
-            self.steps,
-            self.clusters if self.adaptive_clustering else 0,
-            self.clusters_doubled_every,
-            self.clusters_updated_every,
-        )
+        documents = tower.instance_tokens(raw_X, self.cluster_length)
+        sources = Sources(drawn, documents, tower.label_tokens(raw_Y, self.label_length), own_titles)
+        first = self.clusters if self.adaptive_clustering else 0
+        schedule = ClusterSchedule(self.steps, first, self.clusters_doubled_every, self.clusters_updated_every)
         sampled = self.sampled_labels if self.label_regularization else 0
-        regularization = Regularization(sampled, self._label_scale(tower), self.twins, self.negatives)
-        identity: dict[str, object] = {
-            "kind": "maclr stage I",
-            "instances": raw_X.digest,
-            "pairs": drawn.contexts.folder.name,
-            "held_out": self.held_out,
-        }
+        temperature = self.label_temperature if tower.encoder.cosine else 1.0
+        regularization = Regularization(sampled, temperature, self.twins, self.negatives)
+        identity: dict[str, object] = {"kind": "maclr stage I", "instances": raw_X.digest, "held_out": self.held_out}
+        identity["pairs"] = drawn.contexts.folder.name
         first_clusters = None
         if schedule.clusters(0) is not None:
             first_clusters = self._first_clusters(tower, documents, drawn.rows[used])
@@ -198,25 +172,13 @@ class MACLR(SelfTraining):
             self.notes["clusters"] = schedule.scales()
         if regularization.sampled:
             identity |= {"labels": raw_Y.digest, "regularization": asdict(regularization)}
-        task = FirstStage(
-            sources,
-            used,
-            schedule,
-            regularization,
-            self.batch,
-            tower.temperature,
-            self.seed,
-            self.kmeans_restarts,
-            first_clusters,
-            self.kmeans_points,
-        )
+        training = self.batch, tower.temperature, self.seed, self.kmeans_restarts, first_clusters, self.kmeans_points
+        task = FirstStage(sources, used, schedule, regularization, *training)
         self.notes["stage I"] = tower.train(task, self._plan(self.steps, self.learning_rate), identity, self.batch)
 
     def _first_clusters(self, tower: Tower, documents: TokenStore, rows: np.ndarray) -> np.ndarray:
         """The clusters of step 0, which every training from these weights shares: int64 [len(rows)]."""
-        import numpy as np
-
-        from xmcbench.methods.maclr.clusters import k_means
+        from xmcbench.methods.maclr.first_stage import k_means
 
         if self.clusters >= len(rows):
             return np.arange(len(rows))
@@ -238,9 +200,5 @@ class MACLR(SelfTraining):
 
     @property
     def _k_means(self) -> dict[str, int]:
-        """How clusters are made, besides their number."""
+        """Settings of k-means besides the number of clusters."""
         return {"restarts": self.kmeans_restarts, "points": self.kmeans_points}
-
-    def _label_scale(self, tower: Tower) -> float:
-        """What the logits of label regularization are divided by; inner products are not."""
-        return self.label_temperature if tower.encoder.cosine else 1.0

@@ -1,8 +1,4 @@
-"""Pseudo pairs: what several sources take for the labels of an instance, and how they are put together (section 4.3).
-
-The paper takes the first three labels of the encoder and the first three of TF-IDF and mixes the pairs. Other ways to
-put sources together are ours: one ranking by the sum of their scores, or the labels that all of them name.
-"""
+"""Pseudo pairs: labels that several sources name for an instance, and how they are combined (section 4.3)."""
 
 from __future__ import annotations
 
@@ -12,15 +8,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
-from xmcbench import TopK
-from xmcbench.methods.maclr.own_titles import OwnTitles
+from xmcbench import Artifacts, Texts, TopK
+from xmcbench.methods.encoder.tokens import TokenStore
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
-    from xmcbench import Artifacts, Texts
     from xmcbench.methods.sparse.ngrams import Recipe
+
+
+@dataclass(frozen=True)
+class OwnTitles:
+    """Labels that read like an instance's title. titles: int64 [N], labels: int64 [L]; equal numbers are equal texts,
+    -1 is a title that no label has. most: how many labels read like one title at most."""
+
+    titles: np.ndarray
+    labels: np.ndarray
+    most: int
+
+    @classmethod
+    def of(cls, titles: TokenStore, labels: TokenStore) -> OwnTitles:
+        """Texts are the same when their tokens are, both cut at the same length."""
+        numbers: dict[bytes, int] = {}
+        of_labels = np.fromiter(
+            (numbers.setdefault(labels[row].tobytes(), len(numbers)) for row in range(len(labels))),
+            np.int64,
+            len(labels),
+        )
+        of_titles = np.fromiter((numbers.get(titles[row].tobytes(), -1) for row in range(len(titles))), np.int64)
+        counts = np.bincount(of_labels, minlength=1)[of_titles[of_titles >= 0]]
+        return cls(of_titles, of_labels, int(counts.max(initial=0)))
+
+    def same(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Return where labels are an instance's own title: bool, broadcast from ``rows`` and ``labels``."""
+        return self.titles[rows] == self.labels[labels]  # type: ignore[no-any-return]
+
+    def of_rows(self, rows: np.ndarray) -> OwnTitles:
+        """The same for the instances ``rows`` only, renumbered."""
+        return OwnTitles(self.titles[rows], self.labels, self.most)
+
 
 #: N-grams and max_df of the TF-IDF pseudo labels by vectorizer. MACLR's, by its maintainer (pecos#206), are PECOS's.
 RECIPES: dict[Recipe, tuple[int, float]] = {"pecos": (2, 0.98), "sklearn": (2, 1.0)}
@@ -32,10 +58,8 @@ _ROWS = 16_384
 
 @dataclass(frozen=True)
 class PseudoPairs:
-    """Pairs that replace known ones, one after the other; a pair may occur twice.
-
-    rows, columns: instance and label of each pair, int64 [n]. shape: how many instances and labels there are.
-    """
+    """Pairs that replace known ones, one after the other; a pair may occur twice. rows, columns: instance and label of
+    each pair, int64 [n]. shape: how many instances and labels there are."""
 
     rows: np.ndarray
     columns: np.ndarray
@@ -46,8 +70,6 @@ class PseudoPairs:
 
     def matrix(self) -> csr_matrix:
         """Each pair once: binary CSR, float32 [N, L], columns in order."""
-        from scipy.sparse import csr_matrix
-
         whole = csr_matrix((np.ones(len(self), np.float32), (self.rows, self.columns)), shape=self.shape)
         whole.sum_duplicates()
         whole.data[:] = 1.0
@@ -65,7 +87,7 @@ def tfidf_ranking(artifacts: Artifacts, raw_X: Texts, read: Texts, raw_Y: Texts,
 
     texts = [raw_X.digest, read.digest, raw_Y.digest]
     identity = {"by": "TF-IDF", "texts": texts, "recipe": [recipe, ngrams, max_df], "depth": depth}
-    return kept_ranking(artifacts, identity, search, len(read), depth)
+    return share_ranking(artifacts, identity, search, len(read), depth)
 
 
 def bm25_ranking(artifacts: Artifacts, raw_X: Texts, raw_Y: Texts, depth: int) -> TopK:
@@ -78,10 +100,10 @@ def bm25_ranking(artifacts: Artifacts, raw_X: Texts, raw_Y: Texts, depth: int) -
         return index.predict_batches(raw_X, depth)
 
     identity = {"by": "BM25", "texts": [raw_X.digest, raw_Y.digest], "depth": depth}
-    return kept_ranking(artifacts, identity, search, len(raw_X), depth)
+    return share_ranking(artifacts, identity, search, len(raw_X), depth)
 
 
-def kept_ranking(
+def share_ranking(
     artifacts: Artifacts, identity: Mapping[str, object], search: Callable[[], Iterator[TopK]], rows: int, depth: int
 ) -> TopK:
     """A ranking [rows, depth] from the artifacts, or made and put there: the rows of an ablation share it."""
@@ -99,20 +121,17 @@ def without_own_titles(found: TopK, own_titles: OwnTitles, depth: int) -> TopK:
     return TopK(ranked.indices[:, :depth], ranked.scores[:, :depth])
 
 
-def summed(sources: Sequence[TopK], labels: int, depth: int = 0, width: int = DEPTH) -> TopK:
-    """One ranking by the sum of the sources' scores, each divided by the mean of its best ones, without its sign.
-
-    The division makes cosines, inner products and BM25 comparable and leaves apart how sure a source is of one instance
-    and of another. A label that a source does not list counts as its last one, or as 0 where the source ended early: it
-    gives the others nothing. depth: only labels among the first so many of every source are ranked; 0: all. width:
-    labels that are ranked at most.
-    """
-    scales = [_best_mean(each) for each in sources]
+def sum_scores(sources: Sequence[TopK], labels: int, depth: int = 0, width: int = DEPTH) -> TopK:
+    """Rank by the sum of the sources' scores, each divided by the mean of its best ones, without its sign. The division
+    makes cosines, inner products and BM25 comparable and leaves apart how sure a source is of one instance and of
+    another. A label that a source does not list counts as its last one, or 0 where the source ended early. depth: only
+    labels among the first so many of every source; 0: all. width: labels that are ranked at most."""
+    scales = [_best_mean(source) for source in sources]
     blocks = (
-        [TopK(each.indices[start : start + _ROWS], each.scores[start : start + _ROWS]) for each in sources]
+        [TopK(source.indices[start : start + _ROWS], source.scores[start : start + _ROWS]) for source in sources]
         for start in range(0, len(sources[0]), _ROWS)
     )
-    parts = (_summed(block, scales, labels, depth, width) for block in blocks)
+    parts = (_sum_block(block, scales, labels, depth, width) for block in blocks)
     ranked = TopK.joined(parts, width, len(sources[0]))
     longest = max(1, int((ranked.indices >= 0).sum(axis=1).max(initial=0)))
     return TopK(ranked.indices[:, :longest], ranked.scores[:, :longest])
@@ -124,10 +143,8 @@ def _best_mean(source: TopK) -> float:
     return max(abs(float(best.mean())) if len(best) else 1.0, 1e-9)
 
 
-def _summed(sources: Sequence[TopK], scales: Sequence[float], labels: int, depth: int, width: int) -> TopK:
-    """``summed`` for a block of instances; scales: what the scores of each source are divided by."""
-    from scipy.sparse import csr_matrix
-
+def _sum_block(sources: Sequence[TopK], scales: Sequence[float], labels: int, depth: int, width: int) -> TopK:
+    """``sum_scores`` for a block of instances; scales: what the scores of each source are divided by."""
     shape = len(sources[0]), labels
     total, votes, floors = csr_matrix(shape, dtype=np.float64), csr_matrix(shape, dtype=np.float64), np.zeros(shape[0])
     for source, scale in zip(sources, scales, strict=True):
@@ -147,12 +164,9 @@ def _summed(sources: Sequence[TopK], scales: Sequence[float], labels: int, depth
     return TopK.ranked(ranked.indices, ranked.scores + floors[:, None].astype(np.float32))
 
 
-def chosen(found: TopK, labels: int, top: int, least: float | None = None, margin: float = 0.0) -> PseudoPairs:
-    """The first ``top`` labels of each instance.
-
-    least: labels with lower scores are not taken. margin: an instance whose last chosen label does not lead the next
-    one by as much has none.
-    """
+def choose_pairs(found: TopK, labels: int, top: int, least: float | None = None, margin: float = 0.0) -> PseudoPairs:
+    """The first ``top`` labels of each instance. least: labels with lower scores are not taken. margin: an instance
+    whose last chosen label does not lead the next one by as much has none."""
     kept = found.indices[:, :top] >= 0
     if least is not None:
         kept &= found.scores[:, :top] >= least
@@ -164,9 +178,9 @@ def chosen(found: TopK, labels: int, top: int, least: float | None = None, margi
     return PseudoPairs(rows.astype(np.int64), found.indices[rows, places].astype(np.int64), (len(found), labels))
 
 
-def mixed(sources: Sequence[PseudoPairs], twice: bool) -> PseudoPairs:
+def mix_pairs(sources: Sequence[PseudoPairs], twice: bool) -> PseudoPairs:
     """The pairs of all sources, instance by instance. twice: whether a pair from two sources occurs twice."""
-    rows, columns = (np.concatenate([getattr(each, name) for each in sources]) for name in ("rows", "columns"))
+    rows, columns = (np.concatenate([getattr(source, name) for source in sources]) for name in ("rows", "columns"))
     order = np.lexsort((columns, rows))
     whole = PseudoPairs(rows[order], columns[order], sources[0].shape)
     if twice:

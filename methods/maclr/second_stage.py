@@ -10,23 +10,19 @@ import numpy as np
 import torch
 
 from xmcbench import TopK
-from xmcbench.methods.encoder.contrastive import ContrastiveTask, Negatives, Vectors, View
-from xmcbench.methods.encoder.epochs import Epochs
-from xmcbench.methods.encoder.losses import contrastive_loss, in_batch
+from xmcbench.methods.encoder.batches import Epochs
+from xmcbench.methods.encoder.contrastive import ContrastiveTask, Negatives, Vectors, View, contrastive_loss, in_batch
 from xmcbench.methods.encoder.tokens import TokenStore
-from xmcbench.methods.maclr.own_titles import OwnTitles
-from xmcbench.methods.maclr.pseudo_pairs import PseudoPairs
+from xmcbench.methods.maclr.pseudo_pairs import OwnTitles, PseudoPairs
 
 #: Equation 3 with the pairs of the same instance as positives, as in the paper; equation 2, as in its authors' code.
 PairLoss = Literal["equation-3", "equation-2"]
 
 
-def visited(documents: int, held_out: np.ndarray, most: int, seed: int) -> np.ndarray:
+def draw_visited(documents: int, held_out: np.ndarray, most: int, seed: int) -> np.ndarray:
     """The documents that a training of ``most`` draws can see, in order, int64: only these need pseudo labels.
-
     documents: how many there are; held_out: rows that it must not see. If there are more than ``most``, that many are
-    sampled.
-    """
+    sampled."""
     rows = np.setdiff1d(np.arange(documents), held_out)
     if len(rows) <= most:
         return rows
@@ -36,9 +32,7 @@ def visited(documents: int, held_out: np.ndarray, most: int, seed: int) -> np.nd
 @dataclass(frozen=True)
 class HardNegatives:
     """Labels that are hard to tell from a pair's: ``count`` for each pair, drawn from the ranks first .. last (from 1).
-
-    ranking: of the instances' labels. labels: how many there are in all.
-    """
+    ranking: of the instances' labels. labels: how many there are in all."""
 
     ranking: TopK
     labels: int
@@ -58,11 +52,9 @@ class HardNegatives:
 
 
 class SecondStage(ContrastiveTask):
-    """Batches of N pseudo pairs under equation 3 or equation 2.
-
-    With few pairs of each instance, a batch drawn from many rarely contains two pairs of the same instance: equation 3,
-    whose positives are the pairs of the same instance, is then almost the same as equation 2.
-    """
+    """Batches of N pseudo pairs under equation 3 or equation 2. With few pairs of each instance, a batch drawn from
+    many rarely contains two pairs of the same instance: equation 3, whose positives are the pairs of the same instance,
+    is then almost the same as equation 2."""
 
     def __init__(
         self,
@@ -79,12 +71,9 @@ class SecondStage(ContrastiveTask):
         hard: HardNegatives | None = None,
         margin: float | None = None,
     ) -> None:
-        """pairs: at least one; batch: pairs of a step, over all processes.
-
-        negatives: ``untrue`` leaves out other pseudo labels of the instance, and with own_titles its title; ``all``
-        leaves out pseudo labels only where they are drawn as hard negatives. margin: a label whose inner product with
-        the instance comes within this of the pair's label is not a negative.
-        """
+        """pairs: at least one; batch: pairs of a step, over all processes. negatives: ``untrue`` leaves out other
+        pseudo labels of the instance, and with own_titles its title; ``all`` leaves out pseudo labels only as hard
+        negatives. margin: labels that score within it of the pair's label are no negatives."""
         self._instances, self._labels, self._pairs, self._temperature = instances, labels, pairs, temperature
         self._loss, self._negatives, self._own_titles = loss, negatives, own_titles
         self._hard, self._margin, self._seed = hard, margin, seed
@@ -118,7 +107,10 @@ class SecondStage(ContrastiveTask):
             positive = torch.from_numpy(same).to(logits.device)
         ignored = torch.zeros_like(own)
         if self._negatives == "untrue":
-            ignored |= torch.from_numpy(self._not_untrue(own_rows, labels)).to(logits.device)
+            known = self._pseudo(own_rows, labels)
+            if self._own_titles is not None:
+                known |= self._own_titles.same(own_rows[:, None], labels)
+            ignored |= torch.from_numpy(known).to(logits.device)
         elif "hard" in views:
             known = self._pseudo(own_rows, views["hard"].rows)
             ignored[:, len(rows) :] |= torch.from_numpy(known).to(logits.device)
@@ -127,21 +119,14 @@ class SecondStage(ContrastiveTask):
             ignored |= logits.detach() > pair - self._margin / self._temperature
         return {"pseudo pairs": contrastive_loss(logits, positive, ignored)}
 
-    def _not_untrue(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Pseudo labels of the instances, and their titles: bool [len(rows), len(labels)]."""
-        known = self._pseudo(rows, labels)
-        return known if self._own_titles is None else known | self._own_titles.same(rows[:, None], labels)
-
     def _pseudo(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Whether a label is a pseudo label of an instance: bool [len(rows), len(labels)]."""
+        """Return where labels are pseudo labels of instances: bool [len(rows), len(labels)]."""
         return np.asarray(self._matrix[rows][:, labels].toarray() > 0)
 
 
 class SoftTargets(ContrastiveTask):
-    """Listwise distillation: an instance's scores over its first labels are to be those of the teacher.
-
-    Labels of other instances of the batch are candidates with the target 0, so that a whole list cannot move away.
-    """
+    """Listwise distillation: an instance's scores over its first labels are to be those of the teacher. Labels of other
+    instances of the batch are candidates with the target 0, so that a whole list cannot move away."""
 
     def __init__(
         self,
@@ -155,11 +140,8 @@ class SoftTargets(ContrastiveTask):
         length: int,
         sharpness: float,
     ) -> None:
-        """teacher: a ranking of the instances' labels; batch: instances of a step, over all processes.
-
-        length: labels of a list. sharpness: what the teacher's scores are divided by before the softmax that makes
-        targets of them.
-        """
+        """teacher: a ranking of the instances' labels; batch: instances of a step, over all processes. length: labels
+        of a list. sharpness: what the teacher's scores are divided by before the softmax that makes targets of them."""
         self._instances, self._labels, self._temperature = instances, labels, temperature
         self._lists, scores = teacher.indices[:, :length], teacher.scores[:, :length].astype(np.float64)
         whole = (self._lists >= 0).all(1) & (teacher.k >= length)

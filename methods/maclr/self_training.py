@@ -7,20 +7,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Gt, Interval, Unit
+import numpy as np
+from annotated_types import Ge, Interval
 
-from xmcbench import Doc, MethodError, UsageError
-from xmcbench.methods.encoder.context_encoder import ContextEncoder
+from xmcbench import Doc, MethodError, Texts, TopK, UsageError
+from xmcbench.methods.declarations import AboveZero, Natural, NonNegative, Positive, Share, Steps
+from xmcbench.methods.encoder.pretrained_encoder import ContextEncoder
 from xmcbench.methods.sparse.search import PACKAGES
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from xmcbench import Texts, TopK
     from xmcbench.methods.encoder.contrastive import ContrastiveTask
     from xmcbench.methods.encoder.tower import Tower
-    from xmcbench.methods.maclr.own_titles import OwnTitles
-    from xmcbench.methods.maclr.pseudo_pairs import PseudoPairs
+    from xmcbench.methods.maclr.pseudo_pairs import OwnTitles, PseudoPairs
 
 #: Documents that are looked at for each that Stage II can visit, where many are expected to get no pseudo label.
 _CANDIDATES = 4
@@ -29,25 +27,16 @@ _OWN_TITLES = 100
 
 
 class SelfTraining(ContextEncoder):
-    """Stage II of MACLR (section 4.3): pseudo labels of several sources, and what the encoder learns from them.
+    """Stage II of MACLR (section 4.3): pseudo labels of several sources, and what the encoder learns from them. The
+    paper takes three labels from the encoder and three from TF-IDF. The other parameters are ways to be less sensitive
+    to wrong ones."""
 
-    The paper takes three labels from the encoder and three from TF-IDF. The other parameters are ways to be less
-    sensitive to wrong ones.
-    """
-
-    packages: ClassVar = {
-        **ContextEncoder.packages,
-        **PACKAGES,
-        "bm25s": "bm25s",
-        "Stemmer": "PyStemmer",
-    }
+    packages: ClassVar = {**ContextEncoder.packages, **PACKAGES, "bm25s": "bm25s", "Stemmer": "PyStemmer"}
 
     pseudo_encoder: Annotated[bool, Doc("component of Stage II: pseudo labels of the encoder", "MACLR, 4.3")] = True
     pseudo_tfidf: Annotated[bool, Doc("component of Stage II: pseudo labels of TF-IDF", "MACLR, 4.3")] = True
     pseudo_bm25: Annotated[bool, Doc("use BM25 as another source of pseudo labels; the paper does not")] = False
-    pseudo_steps: Annotated[int, Ge(0), Unit("steps"), Doc("number of steps of Stage II", "MACLR, section 5.1")] = (
-        100_000
-    )
+    pseudo_steps: Annotated[Steps, Doc("number of steps of Stage II", "MACLR, section 5.1")] = 100_000
     pseudo_mix: Annotated[
         Literal["each", "sum", "agreement"],
         Doc(
@@ -58,8 +47,7 @@ class SelfTraining(ContextEncoder):
         ),
     ] = "each"
     pseudo_top: Annotated[
-        int,
-        Ge(1),
+        Positive,
         Doc(
             "number of pseudo labels of a document, from each source or from the mix, at most 100 from the mix; "
             "pseudo_loss = soft takes soft_labels instead",
@@ -78,8 +66,7 @@ class SelfTraining(ContextEncoder):
         ),
     ] = None
     min_pseudo_margin: Annotated[
-        float,
-        Ge(0),
+        NonNegative,
         Doc("minimum lead of the chosen labels' scores over the next one; documents with a smaller lead are not used"),
     ] = 0.0
     pseudo_own_title: Annotated[
@@ -99,14 +86,14 @@ class SelfTraining(ContextEncoder):
         ),
     ] = "equation-3"
     soft_labels: Annotated[int, Interval(ge=2, le=100), Doc("length of a list of labels with pseudo_loss = soft")] = 4
-    soft_sharpness: Annotated[
-        float, Gt(0), Doc("divisor of the sources' scores in the targets of pseudo_loss = soft")
-    ] = 0.1
+    soft_sharpness: Annotated[AboveZero, Doc("divisor of the sources' scores in the targets of pseudo_loss = soft")] = (
+        0.1
+    )
     hard_negatives: Annotated[
-        int, Ge(0), Doc("negatives drawn for each pseudo pair from the ranks hard_first to hard_last")
+        Natural, Doc("negatives drawn for each pseudo pair from the ranks hard_first to hard_last")
     ] = 0
-    hard_first: Annotated[int, Ge(1), Doc("first rank of hard negatives")] = 5
-    hard_last: Annotated[int, Ge(1), Doc("last rank of hard negatives")] = 50
+    hard_first: Annotated[Positive, Doc("first rank of hard negatives")] = 5
+    hard_last: Annotated[Positive, Doc("last rank of hard negatives")] = 50
     negative_margin: Annotated[
         float | None,
         Ge(0),
@@ -116,14 +103,12 @@ class SelfTraining(ContextEncoder):
         ),
     ] = None
     pseudo_replay: Annotated[
-        float, Ge(0), Doc("weight of the loss of ICT beside that of Stage II, on as many documents a step; 0: none")
+        NonNegative, Doc("weight of the loss of ICT beside that of Stage II, on as many documents a step; 0: none")
     ] = 0.0
     pseudo_rounds: Annotated[
-        int, Ge(1), Doc("parts of Stage II; pseudo labels are computed again before each", "MACLR, section 4.3")
+        Positive, Doc("parts of Stage II; pseudo labels are computed again before each", "MACLR, section 4.3")
     ] = 1
-    pseudo_share: Annotated[
-        float, Interval(ge=0, le=1), Doc("share of the weights after Stage II when averaged with those of Stage I")
-    ] = 1.0
+    pseudo_share: Annotated[Share, Doc("share of the weights after Stage II when averaged with those of Stage I")] = 1.0
     pseudo_recipe: Annotated[
         Literal["pecos", "sklearn"],
         Doc("whose TF-IDF gives pseudo labels: PECOS's, as in MACLR's code, or scikit-learn's", "pecos#206"),
@@ -165,19 +150,19 @@ class SelfTraining(ContextEncoder):
 
     @property
     def _second(self) -> bool:
-        """Whether there is a Stage II."""
+        """Presence of a Stage II."""
         return (self.pseudo_encoder or self.pseudo_tfidf or self.pseudo_bm25) and self.pseudo_steps > 0
 
     def _second_stage(
         self, tower: Tower, raw_X: Texts, raw_Y: Texts, own_titles: OwnTitles, held_out: np.ndarray
     ) -> None:
         """Stage II in rounds, each on the pseudo pairs of the encoder as it then is."""
-        from xmcbench.methods.maclr.second_stage import visited
+        from xmcbench.methods.maclr.second_stage import draw_visited
 
         before = tower.weights() if self.pseudo_share < 1 else {}
         choosy = self.pseudo_mix == "agreement" or self.min_pseudo_margin > 0
         most = self.pseudo_steps * self.batch * (_CANDIDATES if choosy else 1)
-        rows = visited(len(raw_X), held_out, most, self.seed)
+        rows = draw_visited(len(raw_X), held_out, most, self.seed)
         read = raw_X if len(rows) == len(raw_X) else raw_X.take(rows)
         for number in range(self.pseudo_rounds):
             steps = self.pseudo_steps * (number + 1) // self.pseudo_rounds
@@ -186,19 +171,15 @@ class SelfTraining(ContextEncoder):
             seed = self._seed_of_round(number)
             task, identity = self._pseudo_task(tower, raw_X, read, raw_Y, own_titles.of_rows(rows), seed)
             replayed = self.batch, self.pseudo_replay, seed, held_out
-            task, identity = self._replayed(tower, raw_X, task, identity, *replayed)
+            task, identity = self._replay(tower, raw_X, task, identity, *replayed)
             plan = replace(self._plan(steps, self.learning_rate), seed=seed)
             self.notes[name] = tower.train(task, plan, identity, self.batch)
         if before:
             tower.blend(before, self.pseudo_share)
 
     def _seed_of_round(self, number: int) -> int:
-        """The seed of a round, counted from 0; the first one has that of the method.
-
-        Every round counts its steps from 0: with one seed all would visit the same documents, with the same dropout.
-        """
-        import numpy as np
-
+        """The seed of a round, counted from 0; the first one has that of the method. Every round counts its steps from
+        0: with one seed all would visit the same documents, with the same dropout."""
         if number == 0:
             return self.seed
         return int(np.random.default_rng([self.seed, 12, number]).integers(2**31))
@@ -207,9 +188,7 @@ class SelfTraining(ContextEncoder):
         self, tower: Tower, raw_X: Texts, read: Texts, raw_Y: Texts, own_titles: OwnTitles, seed: int
     ) -> tuple[ContrastiveTask, dict[str, object]]:
         """Pseudo labels of the texts that are read, and what is learned from them. seed: of the order of the documents.
-
-        Raises MethodError where there are none.
-        """
+        Raises MethodError where there are none."""
         from xmcbench.methods.maclr.second_stage import HardNegatives, SecondStage, SoftTargets
 
         rankings = self._rankings(tower, raw_X, read, raw_Y, own_titles)
@@ -217,12 +196,8 @@ class SelfTraining(ContextEncoder):
         instances = tower.instance_tokens(read, self.instance_length)
         labels = tower.label_tokens(raw_Y, self.label_length)
         common = self.batch, tower.temperature, seed
-        identity: dict[str, object] = {
-            "kind": "maclr stage II",
-            "loss": self.pseudo_loss,
-            "instances": read.digest,
-            "labels": raw_Y.digest,
-        }
+        identity: dict[str, object] = {"kind": "maclr stage II", "loss": self.pseudo_loss}
+        identity |= {"instances": read.digest, "labels": raw_Y.digest}
         if self.pseudo_loss == "soft":
             length = {"length": self.soft_labels, "sharpness": self.soft_sharpness}
             ranking = self._together(rankings, len(raw_Y))
@@ -246,24 +221,15 @@ class SelfTraining(ContextEncoder):
                 "hard": [self.hard_negatives, self.hard_first, self.hard_last],
                 "ranking": _digest(ranking.indices[:, : self.hard_last]),
             }
-        task = SecondStage(
-            instances,
-            labels,
-            pairs,
-            *common,
-            loss=self.pseudo_loss,
-            negatives=self.negatives,
-            own_titles=own_titles,
-            hard=hard,
-            margin=self.negative_margin,
-        )
+        choices = {"negatives": self.negatives, "own_titles": own_titles, "hard": hard, "margin": self.negative_margin}
+        task = SecondStage(instances, labels, pairs, *common, loss=self.pseudo_loss, **choices)  # type: ignore[arg-type]
         identity |= {"pairs": _digest(pairs.rows, pairs.columns), "negatives": self.negatives}
         return task, {**identity, "margin": self.negative_margin}
 
     def _rankings(
         self, tower: Tower, raw_X: Texts, read: Texts, raw_Y: Texts, own_titles: OwnTitles
     ) -> dict[str, TopK]:
-        """What each source takes for the labels of each text that is read, by the source's name."""
+        """Return each source's labels of the texts that are read, by the source's name."""
         from xmcbench.methods.maclr.pseudo_pairs import DEPTH, bm25_ranking, tfidf_ranking, without_own_titles
 
         deep = self.pseudo_mix != "each" or self.hard_negatives or self.pseudo_loss == "soft"
@@ -279,40 +245,40 @@ class SelfTraining(ContextEncoder):
             rankings["bm25"] = bm25_ranking(tower.artifacts, read, raw_Y, depth)
         if not self.pseudo_own_title:
             # Cut to one length again: a row with room left would count as a source that ended early.
-            rankings = {name: without_own_titles(each, own_titles, wanted) for name, each in rankings.items()}
+            rankings = {name: without_own_titles(ranking, own_titles, wanted) for name, ranking in rankings.items()}
         return rankings
 
     def _together(self, rankings: Mapping[str, TopK], labels: int) -> TopK:
         """One ranking by the sum of all sources: that of ``sum``, of hard negatives and of soft targets."""
-        from xmcbench.methods.maclr.pseudo_pairs import DEPTH, summed
+        from xmcbench.methods.maclr.pseudo_pairs import DEPTH, sum_scores
 
         width = max(DEPTH, self.hard_last if self.hard_negatives else 0)
-        return summed([*rankings.values()], labels, width=width)
+        return sum_scores([*rankings.values()], labels, width=width)
 
     def _pseudo_pairs(self, rankings: Mapping[str, TopK], documents: int, labels: int) -> PseudoPairs:
         """The pseudo labels of each text that is read. documents, labels: how many texts and labels there are."""
-        from xmcbench.methods.maclr.pseudo_pairs import chosen, mixed, summed
+        from xmcbench.methods.maclr.pseudo_pairs import choose_pairs, mix_pairs, sum_scores
 
         counts = {}
         if self.pseudo_mix == "each":
             sources = []
-            for name, each in rankings.items():
+            for name, ranking in rankings.items():
                 least = self.min_pseudo_score if name == "encoder" else None
-                sources.append(chosen(each, labels, self.pseudo_top, least, self.min_pseudo_margin))
+                sources.append(choose_pairs(ranking, labels, self.pseudo_top, least, self.min_pseudo_margin))
                 counts[name] = len(sources[-1])
-            pairs = mixed(sources, self.pseudo_twice)
+            pairs = mix_pairs(sources, self.pseudo_twice)
         else:
             ranked = (
-                summed([*rankings.values()], labels, self.pseudo_depth)
+                sum_scores([*rankings.values()], labels, self.pseudo_depth)
                 if self.pseudo_mix == "agreement"
                 else self._together(rankings, labels)
             )
-            pairs = chosen(ranked, labels, self.pseudo_top, self.min_pseudo_score, self.min_pseudo_margin)
+            pairs = choose_pairs(ranked, labels, self.pseudo_top, self.min_pseudo_score, self.min_pseudo_margin)
         self.notes["pseudo pairs"] = {"documents": documents, **counts, "mixed": len(pairs)}
         return pairs
 
     def _nearest_by_encoder(self, tower: Tower, raw_X: Texts, raw_Y: Texts, depth: int) -> TopK:
-        from xmcbench.methods.maclr.pseudo_pairs import kept_ranking
+        from xmcbench.methods.maclr.pseudo_pairs import share_ranking
 
         instances = tower.instance_tokens(raw_X, self.instance_length)
         labels = tower.label_tokens(raw_Y, self.label_length)
@@ -329,14 +295,12 @@ class SelfTraining(ContextEncoder):
             with tower.embeddings(instances) as queries, tower.embeddings(labels) as items:
                 yield from tower.nearest(queries, items, depth)
 
-        return kept_ranking(tower.artifacts, identity, search, len(raw_X), depth)
+        return share_ranking(tower.artifacts, identity, search, len(raw_X), depth)
 
 
 def _digest(*arrays: np.ndarray) -> str:
     """SHA-256 (hex) of arrays."""
-    import numpy as np
-
     digest = hashlib.sha256()
-    for each in arrays:
-        digest.update(np.ascontiguousarray(each).data)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

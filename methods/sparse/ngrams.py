@@ -13,7 +13,7 @@ import numpy as np
 
 from xmcbench import Texts, arrow, usable_cores
 from xmcbench.methods.distributed.threads import in_threads
-from xmcbench.methods.words.tokens import Tokens
+from xmcbench.methods.words.vocabulary import Tokens
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,14 +33,12 @@ class NgramTfidf:
     """Words and bigrams weighted by TF-IDF.
 
     ``sklearn`` gives the vectors of scikit-learn's TfidfVectorizer: lower case, words of two letters, digits or
-    underscores and more; a feature that more than ``max_df`` of the documents hold is dropped; idf = ln((N + 1) /
-    (df + 1)) + 1; a document is scaled to L2 norm 1. Characters are lowered one by one, so that a Greek final sigma
-    and a dotted capital I differ from scikit-learn's.
+    underscores and more; features in more than ``max_df`` of the documents dropped; idf = ln((N + 1) / (df + 1)) + 1;
+    L2 norm 1. Characters are lowered one by one, so that a Greek final sigma and a dotted capital I differ.
 
-    ``pecos`` gives the vectors of PECOS's own vectorizer by the recipe of MACLR's TF-IDF pseudo labels (amzn/pecos
-    issue 206): case and punctuation kept; words and bigrams as two blocks; idf = max(ln(N / (df + 1)), 0); each block
-    of a document is scaled to L2 norm 1, then the whole. PECOS splits on spaces only, so the TAB between a title and
-    its content would join two words into one that no label has; here any ASCII whitespace separates words.
+    ``pecos`` gives the vectors of PECOS by the recipe of MACLR's TF-IDF pseudo labels (amzn/pecos issue 206): case and
+    punctuation kept; words and bigrams as two blocks; idf = max(ln(N / (df + 1)), 0); L2 norm 1 of each block, then of
+    the whole. PECOS splits on spaces only; here any ASCII whitespace separates words, such as the TAB behind a title.
     """
 
     def __init__(
@@ -52,9 +50,8 @@ class NgramTfidf:
         bigram_idf: NDArray[np.float32],
     ) -> None:
         """words: every word of the training texts; the position is its code. word_idf: float32, 0 where a word is no
-        feature. bigrams: int64, code of the left word x number of words + code of the right one, rising.
-        bigram_idf: float32.
-        """
+        feature. bigrams: int64, code of the left word x number of words + code of the right one, rising. bigram_idf:
+        float32."""
         self._recipe, self._words, self._word_idf = recipe, words, word_idf
         self._bigrams, self._bigram_idf = bigrams, bigram_idf
         self._idf = np.concatenate([word_idf, bigram_idf])
@@ -66,14 +63,12 @@ class NgramTfidf:
 
     @classmethod
     def fit(cls, corpora: Iterable[Texts], recipe: Recipe, ngrams: int, max_df: float) -> NgramTfidf:
-        """Learn words, bigrams (where ``ngrams`` is 2) and their idf in one pass over the texts.
-
-        max_df: share of the documents, 0..1.
-        """
+        """Learn words, bigrams (where ``ngrams`` is 2) and their idf in one pass over the texts. max_df: share of the
+        documents, 0..1."""
         batches = (batch for texts in corpora for batch in texts.batches(_ROWS))
         count = partial(_document_frequencies, recipe=recipe, ngrams=ngrams)
         counted = list(in_threads(count, batches, usable_cores()))
-        documents = sum(each.texts for each in counted)
+        documents = sum(part.texts for part in counted)
         words, word_df, codes = _merge_words(counted)
         bigrams, bigram_df = _merge_bigrams(counted, codes, len(words))
         word_idf = _idf(word_df, recipe, documents, max_df)
@@ -82,10 +77,8 @@ class NgramTfidf:
         return cls(recipe, words, word_idf, bigrams[kept], bigram_idf[kept])
 
     def transform(self, batch: pa.Array) -> csr_matrix:
-        """TF-IDF of an Arrow array of texts: CSR float32 [len(batch), features], columns of a row rising.
-
-        A text without a known feature is an empty row.
-        """
+        """TF-IDF of an Arrow array of texts: CSR float32 [len(batch), features], columns of a row rising. A text
+        without a known feature is an empty row."""
         import pyarrow.compute as pc
 
         tokens = _tokens(batch, self._recipe)
@@ -101,9 +94,9 @@ class NgramTfidf:
             rows, columns = np.concatenate([rows, pairs.rows]), np.concatenate([columns, pairs.repeat(found)])
         kept = columns >= 0
         counts = _counts(rows[kept], columns[kept], (len(batch), self.features))
-        return self._weighted(counts)
+        return self._weigh(counts)
 
-    def _weighted(self, counts: csr_matrix) -> csr_matrix:
+    def _weigh(self, counts: csr_matrix) -> csr_matrix:
         values = counts.data * self._idf[counts.indices]
         row = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
         if self._recipe == "pecos":
@@ -141,11 +134,9 @@ def _tokens(batch: pa.Array, recipe: Recipe) -> Tokens:
 
 @dataclass(frozen=True)
 class _Bigrams:
-    """The distinct bigrams of a batch, and where they occur.
-
-    left, right: the words of each bigram, by their codes in the batch. rows: the text of each occurrence, bigram by
-    bigram, rising within one. starts: where the occurrences of each bigram begin.
-    """
+    """The distinct bigrams of a batch, and where they occur. left, right: the words of each bigram, by their codes in
+    the batch. rows: the text of each occurrence, bigram by bigram, rising within one. starts: where the occurrences of
+    each bigram begin."""
 
     left: NDArray[np.int64]
     right: NDArray[np.int64]
@@ -199,7 +190,7 @@ def _document_frequencies(batch: pa.Array, recipe: Recipe, ngrams: int) -> _Coun
 
 
 def _counts(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> csr_matrix:
-    """How often each column occurs in each row: CSR float32 with rising columns."""
+    """Count each column in each row: CSR float32 with rising columns."""
     from scipy.sparse import coo_matrix
 
     counts = coo_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=shape).tocsr()
@@ -208,31 +199,26 @@ def _counts(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[in
 
 
 def _merge_words(counted: list[_Counted]) -> tuple[pa.Array, NDArray[np.int64], list[NDArray[np.int64]]]:
-    """All words in the order of their first occurrence, their document frequency, and for each batch the codes of
-    its words among them.
-    """
+    """Return all words by first occurrence, their document frequency, and the codes of each batch's words."""
     import pyarrow as pa
 
     if not counted:
         return pa.array([], pa.large_string()), np.empty(0, np.int64), []
-    encoded = pa.concat_arrays([each.words for each in counted]).dictionary_encode()
+    encoded = pa.concat_arrays([part.words for part in counted]).dictionary_encode()
     codes = arrow.to_numpy(encoded.indices)
-    frequency = np.bincount(codes, np.concatenate([each.word_df for each in counted]), len(encoded.dictionary))
-    ends = np.cumsum([len(each.words) for each in counted])[:-1]
+    frequency = np.bincount(codes, np.concatenate([part.word_df for part in counted]), len(encoded.dictionary))
+    ends = np.cumsum([len(part.words) for part in counted])[:-1]
     return encoded.dictionary, frequency.astype(np.int64), np.split(codes, ends)
 
 
 def _merge_bigrams(
     counted: list[_Counted], codes: list[NDArray[np.int64]], words: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All bigrams as rising int64 keys, and their document frequency.
-
-    They are sorted in parts, each of the bigrams that begin with a range of words: sorting all at once takes four
-    times the memory of what the batches counted.
-    """
+    """All bigrams as rising int64 keys, and their document frequency. They are sorted in parts, each of the bigrams
+    that begin with a range of words: sorting all at once takes four times the memory of what the batches counted."""
     begins = np.zeros(words, np.int64)
-    for code, each in zip(codes, counted, strict=True):
-        begins += np.bincount(code[each.left], minlength=words)
+    for code, counts in zip(codes, counted, strict=True):
+        begins += np.bincount(code[counts.left], minlength=words)
     # A part ends before the word with which it would have too many, but has at least one.
     ends = np.flatnonzero(np.diff(np.cumsum(begins) // _SORTED, append=-1))
     keys: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
@@ -250,11 +236,11 @@ def _bigrams_between(
     """The bigrams whose left word has a code above one end up to the other: rising keys, and their frequency."""
     after, last = ends
     parts, frequencies = [], []
-    for code, each in zip(codes, counted, strict=True):
-        left = code[each.left]
+    for code, part in zip(codes, counted, strict=True):
+        left = code[part.left]
         inside = np.flatnonzero((left > after) & (left <= last))
-        parts.append(left[inside].astype(np.int64) * words + code[each.right[inside]])
-        frequencies.append(each.bigram_df[inside])
+        parts.append(left[inside].astype(np.int64) * words + code[part.right[inside]])
+        frequencies.append(part.bigram_df[inside])
     keys, frequency = np.concatenate(parts), np.concatenate(frequencies)
     keys, order = _in_order(keys, 2 * words.bit_length())
     frequency = frequency[order]
@@ -263,10 +249,8 @@ def _bigrams_between(
 
 
 def _in_order(keys: NDArray[np.int64], bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Keys of so many bits in rising order, and the place where each was; equal ones stay in their order.
-
-    Keys with their places in the bits below are sorted in a third of the time of numpy's argsort.
-    """
+    """Keys of so many bits in rising order, and the place where each was; equal ones stay in their order. Keys with
+    their places in the bits below are sorted in a third of the time of numpy's argsort."""
     below = len(keys).bit_length()
     if bits + below > 63:
         order = np.argsort(keys, kind="stable")

@@ -1,4 +1,4 @@
-"""Exact top-k search over sparse vectors, without a dense score matrix."""
+"""Exact top-k search over sparse vectors, without a dense score matrix; neighbors that vote."""
 
 from __future__ import annotations
 
@@ -23,12 +23,10 @@ _SPARE = 53 - 40
 
 
 class SparseIndex:
-    """Labels as sparse non-negative vectors, searched by inner product.
-
-    Only labels with a positive score are predictions. Equal scores are ordered by label id, also at the k-th
-    place: the search compares scores s (1 - id x slope) in float64, with a slope so small that it decides
-    between equal scores only. The slope is taken out again before the scores are rounded to float32.
-    """
+    """Labels as sparse non-negative vectors, searched by inner product. Only labels with a positive score are
+    predictions. Equal scores are ordered by label id, also at the k-th place: the search compares scores s (1 - id x
+    slope) in float64, with a slope so small that it decides between equal scores only. The slope is taken out again
+    before the scores are rounded to float32."""
 
     def __init__(self, labels: csr_matrix) -> None:
         """labels: CSR [L, features]."""
@@ -46,7 +44,7 @@ class SparseIndex:
         parts = []
         for start in range(0, queries.shape[0], step):
             starts, labels, scores = _products(queries[start : start + step].astype(np.float64), self._by_feature, k)
-            settled = _settled(scores / (1 - labels * self._slope)).astype(np.float32)
+            settled = _settle(scores / (1 - labels * self._slope)).astype(np.float32)
             parts.append(TopK.from_rows(starts, labels, settled, k))
         return TopK.joined(parts, k)
 
@@ -66,14 +64,27 @@ def _products(
     return found.indptr, found.indices[:size], found.data[:size]
 
 
-def _settled(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The positive scores rounded to 40 bits, in place, which removes the rest of the slope.
-
-    Sums of float32 values can lie half-way between two others: the last bit of float64 then said which way each of
-    two equal scores went.
-    """
+def _settle(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The positive scores rounded to 40 bits, in place, which removes the rest of the slope. Sums of float32 values can
+    lie half-way between two others: the last bit of float64 then said which way each of two equal scores went."""
     bits = scores.view(np.int64)
     # Half of the bits that go, rounded to even, and then these bits.
     bits += (1 << _SPARE - 1) - 1 + (bits >> _SPARE & 1)
     bits &= -1 << _SPARE
     return scores
+
+
+def count_votes(nearest: TopK, pairs: csr_matrix, power: float) -> csr_matrix:
+    """The share of the neighbors that has each label, by similarity^power: CSR float64 [N, L]. nearest: for each of N
+    texts its neighbors among the rows of ``pairs``, a binary CSR matrix, and their similarities; negative ones count as
+    0. A neighbor without a pair votes for nothing, and its share is lost."""
+    from scipy.sparse import csr_matrix
+
+    # A missing neighbor scores -inf.
+    weights = np.maximum(nearest.scores.astype(np.float64), 0) ** power
+    total = weights.sum(axis=1, keepdims=True)
+    np.divide(weights, total, out=weights, where=total > 0)
+    kept = weights > 0
+    starts = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+    shares = csr_matrix((weights[kept], nearest.indices[kept], starts), shape=(len(nearest), pairs.shape[0]))
+    return shares @ pairs

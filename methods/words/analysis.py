@@ -10,42 +10,18 @@ from unicodedata import normalize
 import numpy as np
 
 from xmcbench import Doc, Unavailable, installation
-from xmcbench.methods.words.tokens import Tokens
+from xmcbench.methods.words.vocabulary import Tokens
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 #: Languages that Snowball has a stemmer for, in all versions of PyStemmer since 2.2.
-Language = Literal[
-    "arabic",
-    "armenian",
-    "basque",
-    "catalan",
-    "danish",
-    "dutch",
-    "english",
-    "finnish",
-    "french",
-    "german",
-    "greek",
-    "hindi",
-    "hungarian",
-    "indonesian",
-    "irish",
-    "italian",
-    "lithuanian",
-    "nepali",
-    "norwegian",
-    "portuguese",
-    "romanian",
-    "russian",
-    "serbian",
-    "spanish",
-    "swedish",
-    "tamil",
-    "turkish",
-    "yiddish",
+_A_TO_G = Literal["arabic", "armenian", "basque", "catalan", "danish", "dutch", "english", "finnish", "french"]
+_G_TO_N = Literal["german", "greek", "hindi", "hungarian", "indonesian", "irish", "italian", "lithuanian", "nepali"]
+_N_TO_Y = Literal[
+    "norwegian", "portuguese", "romanian", "russian", "serbian", "spanish", "swedish", "tamil", "turkish", "yiddish"
 ]
+Language = Literal[_A_TO_G, _G_TO_N, _N_TO_Y]
 Analyzer = Literal["characters", "icu", Language]
 
 #: Declaration of the parameter, for every method that has it. It is newer than results of these methods.
@@ -74,37 +50,37 @@ def require_analyzer(analyzer: Analyzer | None) -> None:
         raise Unavailable("the analyzer icu needs icu4py", installation("icu4py"))
 
 
-def analyzed(batch: pa.Array, analyzer: Analyzer) -> Tokens:
+def analyze(batch: pa.Array, analyzer: Analyzer) -> Tokens:
     """The terms of an Arrow array of texts, lower case, after Unicode's compatibility normalization (NFKC)."""
     if analyzer == "icu":
-        return _segmented(batch)
+        return _segment(batch)
     tokens = Tokens.of(batch, _SEPARATORS, lowercase=True)
-    return _character_ngrams(tokens) if analyzer == "characters" else _stemmed(tokens, analyzer)
+    return _character_ngrams(tokens) if analyzer == "characters" else _stem(tokens, analyzer)
 
 
-def analyzed_lists(batches: Iterable[pa.Array], analyzer: Analyzer) -> tuple[list[list[int]], dict[str, int]]:
+def analyze_lists(batches: Iterable[pa.Array], analyzer: Analyzer) -> tuple[list[list[int]], dict[str, int]]:
     """For each text of all batches the numbers of its terms in order, and the number of each term."""
     numbers: dict[str, int] = {}
     found: list[list[int]] = []
     for batch in batches:
-        tokens = analyzed(batch, analyzer)
+        tokens = analyze(batch, analyzer)
         number = np.array([numbers.setdefault(word, len(numbers)) for word in tokens.words.to_pylist()], np.int64)
         ends = np.cumsum(np.bincount(tokens.rows, minlength=tokens.texts))[:-1]
-        found += [each.tolist() for each in np.split(number[tokens.codes], ends)]
+        found += [codes.tolist() for codes in np.split(number[tokens.codes], ends)]
     return found, numbers
 
 
-def _stemmed(tokens: Tokens, language: Language) -> Tokens:
+def _stem(tokens: Tokens, language: Language) -> Tokens:
     """The stems of the words, without stop words."""
     import Stemmer
 
-    words = _normalized(tokens.words)
+    words = _normalize(tokens.words)
     stop_words = _stop_words(language)
     stems = Stemmer.Stemmer(language).stemWords(words)
-    return _renamed(tokens, [stem if word not in stop_words else "" for word, stem in zip(words, stems, strict=True)])
+    return _rename(tokens, [stem if word not in stop_words else "" for word, stem in zip(words, stems, strict=True)])
 
 
-def _normalized(words: pa.Array) -> list[str]:
+def _normalize(words: pa.Array) -> list[str]:
     """By Python: Arrow's ``utf8_normalize`` leaves a letter and its accent apart. A letter in bold can be a capital."""
     return [normalize("NFKC", word).lower() for word in words.to_pylist()]
 
@@ -116,7 +92,7 @@ def _stop_words(language: Language) -> frozenset[str]:
     return frozenset(getattr(stopwords, f"STOPWORDS_{name}", ()))
 
 
-def _renamed(tokens: Tokens, names: list[str]) -> Tokens:
+def _rename(tokens: Tokens, names: list[str]) -> Tokens:
     """The tokens with a new name for each word; words of one name become one, and those of none are left out."""
     import pyarrow as pa
 
@@ -134,7 +110,7 @@ def _character_ngrams(tokens: Tokens) -> Tokens:
     numbers: dict[str, int] = {}
     of_word = [
         [numbers.setdefault(ngram, len(numbers)) for ngram in (_ngrams(f"_{word}_") if word else ())]
-        for word in _normalized(tokens.words)
+        for word in _normalize(tokens.words)
     ]
     lengths = np.array([len(ngrams) for ngrams in of_word], np.int64)
     starts = np.cumsum(lengths) - lengths
@@ -150,7 +126,7 @@ def _ngrams(word: str) -> list[str]:
     return [word[start : start + n] for n in _LENGTHS for start in range(len(word) - n + 1)]
 
 
-def _segmented(batch: pa.Array) -> Tokens:
+def _segment(batch: pa.Array) -> Tokens:
     """The words of texts by ICU's rules and dictionaries (UAX #29); what holds no letter or digit is not a word."""
     import pyarrow as pa
     from icu4py.breakers import WordBreaker

@@ -41,17 +41,15 @@ class _Record(NamedTuple):
 def read(
     path: Path, max_words: int | None = None, wanted: Collection[str] | None = None
 ) -> tuple[list[str], np.ndarray]:
-    """Return the first ``max_words`` words of a file, those that are wanted, and their vectors, float32 [words, d].
-
-    The format is detected: a first line of two numbers is word2vec's, one of a word and at least two numbers is
-    GloVe's. A word that comes again is left out. Raises UsageError, with the line, if the file is missing, in another
-    format, damaged or not finite, and Unavailable for a pointer of Git LFS.
-    """
+    """Return the first ``max_words`` words of a file, those that are wanted, and their vectors, float32 [words, d]. The
+    format is detected: a first line of two numbers is word2vec's, one of a word and at least two numbers is GloVe's. A
+    word that comes again is left out. Raises UsageError, with the line, if the file is missing, in another format,
+    damaged or not finite, and Unavailable for a pointer of Git LFS."""
     refuse_lfs_pointer(path)
     words: dict[str, None] = {}
     values = bytearray()
     try:
-        with _opened(path) as stream:
+        with _open_stream(path) as stream:
             dimensions, records = _records(stream, max_words)
             for record in records:
                 if not np.isfinite(record.vector).all():
@@ -69,7 +67,7 @@ def read(
     return list(words), vectors.reshape(len(words), dimensions)
 
 
-def _opened(path: Path) -> _Stream:
+def _open_stream(path: Path) -> _Stream:
     with path.open("rb") as stream:
         compressed = path.suffix == ".gz" or stream.read(2) == b"\x1f\x8b"
     return gzip.open(path, "rb") if compressed else path.open("rb")
@@ -92,11 +90,9 @@ def _records(stream: _Stream, most: int | None) -> tuple[int, Iterator[_Record]]
 
 
 def _is_binary(stream: _Stream, dimensions: int) -> bool:
-    """Whether binary vectors follow, not lines of text; the stream stays at its place.
-
-    Where the next line is a word with its vector, it is text. Otherwise text that is damaged has to be told from
-    binary: bytes of float32 are soon no text, and what is not certainly binary is refused with its line.
-    """
+    """Return whether binary vectors follow, not lines of text; the stream stays at its place. Where the next line is a
+    word with its vector, it is text. Else, bytes of float32 are soon no text, and what is not certainly binary is
+    refused with its line."""
     start = stream.tell()
     line = stream.readline(_LINE)
     stream.seek(start)
@@ -125,10 +121,8 @@ def _numbers(fields: list[bytes]) -> np.ndarray | None:
 
 
 def _vector(line: bytes, dimensions: int) -> tuple[bytes, np.ndarray] | None:
-    """Return the word of a line and its vector; None if the line is not a word and so many numbers.
-
-    The word may hold spaces, unless a number is behind the last one: that is a vector of another length.
-    """
+    """Return the word of a line and its vector; None if the line is not a word and so many numbers. The word may hold
+    spaces, unless a number is behind the last one: that is a vector of another length."""
     word, *fields = line.rstrip().rsplit(None, dimensions) or [b""]
     vector = _numbers(fields) if len(fields) == dimensions else None
     parts = word.split()
@@ -170,10 +164,8 @@ def _word2vec_text(stream: _Stream, count: int, dimensions: int, most: int | Non
 
 
 def _binary(stream: _Stream, count: int, dimensions: int, most: int | None) -> Iterator[_Record]:
-    """word2vec's binary format, a header and each word, a space and its vector; some files have line ends between.
-
-    The records are followed to the end of the file, ``most`` or not: they are only right if the last one ends there.
-    """
+    """word2vec's binary format, a header and each word, a space and its vector; some files have line ends between. The
+    records are followed to the end of the file, ``most`` or not: they are only right if the last one ends there."""
     why = f"it is read as binary, since line 2 is not a word and {dimensions} numbers, but"
     data, at, size = b"", 0, 4 * dimensions
     for number in range(1, count + 1):
@@ -212,12 +204,10 @@ def download_path(name: str) -> Path:
     return folder / name / f"{name}.gz"
 
 
-def downloaded(name: str) -> Path:
-    """The file of vectors of this name from gensim-data, downloaded if missing (gensim verifies the checksum).
-
-    Only the path is requested: gensim would otherwise run the Python file that comes with the data. Raises
-    Unavailable if the network is needed and missing, UsageError for an unknown name.
-    """
+def download(name: str) -> Path:
+    """The file of vectors of this name from gensim-data, downloaded if missing (gensim verifies the checksum). Only the
+    path is requested: gensim would otherwise run the Python file that comes with the data. Raises Unavailable if the
+    network is needed and missing, UsageError for an unknown name."""
     try:
         import gensim.downloader
     except ImportError:

@@ -7,24 +7,21 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
-from annotated_types import Ge, Gt, Interval
 
-from xmcbench import Doc, Method, Unavailable, installation
-from xmcbench.methods.presets.xr_linear import CHOICES, PRESETS
-from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
-from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
+from xmcbench import Doc, Texts, TopK, Unavailable, installation
+from xmcbench.methods.declarations import AboveZero, NonNegative, Positive, Several
+from xmcbench.methods.presets import CHOICES, PRESETS
+from xmcbench.methods.sparse.features import FeatureMethod
 from xmcbench.methods.sparse.search import PACKAGES, SparseIndex
-from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from xmcbench import Texts, TopK
     from xmcbench.methods.label_tree.ranker import TreeRanker
     from xmcbench.methods.xr_linear.pecos_ranker import PecosRanker
 
 
-class XRLinear(Method):
+class XRLinear(FeatureMethod):
     """A tree of linear classifiers over TF-IDF features (PECOS, Yu et al. 2020, Algorithm 2; MACLR section 4.1).
 
     Labels are clustered by the mean of their instances' features (PIFA) into a tree by hierarchical 2-means; at every
@@ -44,8 +41,8 @@ class XRLinear(Method):
     supervision = "optional"
     described: ClassVar[tuple[str, ...]] = ("implementation",)
     packages: ClassVar = {"numba": "numba", **PACKAGES}
-    presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
+    presets: ClassVar = PRESETS["xr-linear"]
+    choices: ClassVar = CHOICES["xr-linear"]
 
     implementation: Annotated[
         Literal["pecos", "numba"],
@@ -57,25 +54,19 @@ class XRLinear(Method):
     ] = "pecos"
     mixed: Annotated[bool, Doc("train on pseudo pairs too where there are known pairs")] = False
     pseudo_labels: Annotated[
-        int,
-        Ge(1),
+        Positive,
         Doc(
             "pseudo pairs of each instance, in the zero-shot setting and where mixed; the paper gives no number for "
             "XR-Linear, and takes 3 from TF-IDF for MACLR's self-training",
             "MACLR, section 4.1",
         ),
     ] = 3
-    vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
-    ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
-    max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 1.0
-    analyzer: Annotated[Analyzer | None, ANALYZER] = None
-    nr_splits: Annotated[int, Ge(2), Doc("children of a node of the tree", "PECOS")] = 16
-    max_leaf_size: Annotated[int, Ge(2), Doc("maximum size of a leaf", "PECOS")] = 100
-    cost: Annotated[float, Gt(0), Doc("C of the SVM", "PECOS")] = 1.0
-    threshold: Annotated[float, Ge(0), Doc("weights below this are dropped", "PECOS")] = 0.1
+    nr_splits: Annotated[Several, Doc("children of a node of the tree", "PECOS")] = 16
+    max_leaf_size: Annotated[Several, Doc("maximum size of a leaf", "PECOS")] = 100
+    cost: Annotated[AboveZero, Doc("C of the SVM", "PECOS")] = 1.0
+    threshold: Annotated[NonNegative, Doc("weights below this are dropped", "PECOS")] = 0.1
     beam_size: Annotated[
-        int,
-        Ge(1),
+        Positive,
         Doc(
             "nodes that a prediction follows on each level; more than PECOS's 10, so that the beam does not limit R@100"
         ),
@@ -87,7 +78,7 @@ class XRLinear(Method):
 
     def require(self) -> None:
         """Raise Unavailable where PECOS is not installed, or a package that the analyzer needs."""
-        require_analyzer(self.analyzer)
+        super().require()
         if self.implementation == "pecos" and find_spec("pecos") is None:
             raise Unavailable(
                 "xr-linear needs libpecos", f"{installation('libpecos')}; --methods xr-linear:numba works without it"
@@ -95,9 +86,7 @@ class XRLinear(Method):
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Train the tree."""
-        self._features = AnalyzedFeatures.shared(
-            self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df, self.analyzer
-        )
+        self._features = self._shared_features(raw_X, raw_Y)
         X = None
         if pairs is None or self.mixed:
             X = self._features.transform(raw_X)
@@ -131,10 +120,8 @@ class XRLinear(Method):
         return TreeRanker
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
-        """Return the k best labels that the beam reaches; fewer if fewer labels were seen in training.
-
-        Scores are those of PECOS: the product over the path of exp(-max(0, 1 - margin)^3), 0..1. Among labels that are
-        equal at the k-th place the implementation decides, the same way in every run.
-        """
+        """Return the k best labels that the beam reaches; fewer if fewer labels were seen in training. Scores are those
+        of PECOS: the product over the path of exp(-max(0, 1 - margin)^3), 0..1. Among labels that are equal at the k-th
+        place the implementation decides, the same way in every run."""
         for batch in self._features.batches(raw_X):
             yield self._ranker.search(batch, k, self.beam_size)

@@ -1,4 +1,4 @@
-"""A bilinear model x^T W y with few entries in W: trained by dual coordinate descent, scored. Imports numba.
+"""A bilinear model x^T W y with few entries in W: which, their training, and scores. Imports numba: import it late.
 
 A pair of a document and a label is a vector with an entry x_f y_g for each entry (f, g) of W that both reach, and a
 bias. These vectors are never stored: the entries that a document reaches are put in lists, one for each label feature,
@@ -7,13 +7,108 @@ and a label reads the lists of its features.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numba
 import numpy as np
+from scipy.sparse import csr_matrix
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+
+def one_shot(X: csr_matrix, Y: csr_matrix, pairs: csr_matrix, count: int, alpha: float) -> csr_matrix:
+    """Return the strongest links between document features and label features: CSR float32 [features, features].
+
+    X: CSR [N, features], documents with a pair. Y: CSR [L, features], labels. pairs: binary CSR [N, L]. The strength of
+    the link (f, g) is v / (alpha (c_f + c_g - v) + (1 - alpha) n_f n_g): v pairs have f in the document and g in the
+    label, c_f and c_g have one of them, and n_f and n_g are rows of X and Y with one. Kept are the ``count`` strongest
+    links of each document feature and each label feature, ties by the lower feature number.
+    """
+    X, Y, pairs = _binary(X), _binary(Y), _binary(pairs)
+    in_pairs = X.T @ np.diff(pairs.indptr), Y.T @ np.bincount(pairs.indices, minlength=pairs.shape[1])
+    plain = np.diff(X.T.tocsr().indptr), np.diff(Y.T.tocsr().indptr)
+    links = _strongest(X, (pairs @ Y).tocsr(), in_pairs, plain, count, alpha)
+    back = _strongest(Y, (pairs.T.tocsr() @ X).tocsr(), in_pairs[::-1], plain[::-1], count, alpha)
+    return links.maximum(back.T.tocsr())
+
+
+def _binary(matrix: csr_matrix) -> csr_matrix:
+
+    ones = np.ones(matrix.nnz, np.float32)
+    return csr_matrix((ones, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _strongest(
+    near: csr_matrix,
+    far: csr_matrix,
+    in_pairs: tuple[np.ndarray, np.ndarray],
+    plain: tuple[np.ndarray, np.ndarray],
+    count: int,
+    alpha: float,
+) -> csr_matrix:
+    """For each feature of the near side the strengths of its ``count`` strongest links: CSR float32 [F, G]. near:
+    binary CSR [n, F]. far: CSR [n, G], how many pairs of a near item have each far feature."""
+
+    by_feature = near.T.tocsr()
+    # A feature has no more links than entries of ``far`` that it meets.
+    room = np.minimum(np.minimum(by_feature @ np.diff(far.indptr), far.shape[1]), count).astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(room)])
+    columns, values, filled = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32), np.zeros_like(room)
+    _fill(
+        (by_feature.indptr, by_feature.indices),
+        (far.indptr, far.indices, far.data),
+        tuple(array.astype(np.float64) for array in in_pairs),
+        tuple(array.astype(np.float64) for array in plain),
+        alpha,
+        starts,
+        columns,
+        values,
+        filled,
+    )
+    ends = np.concatenate([[0], np.cumsum(filled)])
+    _close_gaps(starts, ends, columns, values)
+    links = csr_matrix((values[: ends[-1]], columns[: ends[-1]], ends), shape=(len(room), far.shape[1]))
+    links.sort_indices()
+    return links
+
+
+@numba.njit(parallel=True)  # type: ignore[untyped-decorator]
+def _fill(by_feature, far, in_pairs, plain, alpha, starts, columns, values, filled):  # type: ignore[no-untyped-def]
+    feature_starts, items = by_feature
+    far_starts, far_features, far_counts = far
+    workers = numba.get_num_threads()
+    for worker in numba.prange(workers):
+        counts = np.zeros(len(plain[1]), np.float64)
+        touched = np.empty(len(plain[1]), np.int32)
+        for feature in range(worker, len(filled), workers):
+            size = 0
+            for item in items[feature_starts[feature] : feature_starts[feature + 1]]:
+                for place in range(far_starts[item], far_starts[item + 1]):
+                    other = far_features[place]
+                    if counts[other] == 0:
+                        touched[size] = other
+                        size += 1
+                    counts[other] += far_counts[place]
+            room = starts[feature + 1] - starts[feature]
+            met = np.sort(touched[:size])
+            strengths = np.empty(size, np.float64)
+            for place in range(size):
+                v = counts[met[place]]
+                union = in_pairs[0][feature] + in_pairs[1][met[place]] - v
+                product = plain[0][feature] * plain[1][met[place]]
+                strengths[place] = v / (alpha * union + (1 - alpha) * product)
+                counts[met[place]] = 0
+            order = np.argsort(-strengths, kind="mergesort") if size > room else np.arange(size)
+            for place in range(min(room, size)):
+                columns[starts[feature] + place] = met[order[place]]
+                values[starts[feature] + place] = strengths[order[place]]
+            filled[feature] = min(room, size)
+
+
+@numba.njit  # type: ignore[untyped-decorator]
+def _close_gaps(starts, ends, columns, values):  # type: ignore[no-untyped-def]
+    """Move the links of each feature to where they follow one another, in place: a mask and copies take four times
+    their memory, with a thousand links for each document of a large corpus."""
+    for feature in range(len(starts) - 1):
+        for place in range(ends[feature + 1] - ends[feature]):
+            columns[ends[feature] + place] = columns[starts[feature] + place]
+            values[ends[feature] + place] = values[starts[feature] + place]
 
 
 class Bilinear:
@@ -40,14 +135,13 @@ class Bilinear:
     ) -> tuple[int, float]:
         """Train as an L2-loss linear SVM on the candidates: min |w|^2 / 2 + cost sum max(0, 1 - s)^2.
 
-        documents: CSR [N, features]. candidates: CSR [N, L], whose structure says which labels each document is
-        trained on. true: bool [candidates.nnz]. Stops after ``iterations`` passes, or after one over all candidates in
-        which no projected gradient exceeded ``tolerance``. Returns the passes and the largest projected gradient of
-        the last one.
+        documents: CSR [N, features]. candidates: CSR [N, L] by structure. true: bool [candidates.nnz]. Ends after
+        ``iterations`` passes, or one over all candidates without a projected gradient above ``tolerance``. Returns the
+        passes and the last one's largest projected gradient.
 
-        Dual coordinate descent (Hsieh et al., ICML 2008), document by document in random order. A candidate that sits
-        at the bound with a gradient that keeps it there is left out of the next pass, then of the next three, seven,
-        ..., but of none that the tolerance could end.
+        Dual coordinate descent (Hsieh et al., ICML 2008), document by document in random order. A candidate held at the
+        bound by its gradient is left out of the next pass, then of three, seven, ..., but of none that the tolerance
+        could end.
         """
         passes, worst = _descend(
             (documents.indptr, documents.indices, documents.data),
@@ -147,9 +241,9 @@ def _descend(  # type: ignore[no-untyped-def]
                     continue
                 size = _read(labels, columns[place], heads, following, entries, values, own_entries, own_values)
                 score, square = float(weights[bias]), 1.0
-                for each in range(size):
-                    score += weights[own_entries[each]] * own_values[each]
-                    square += own_values[each] * own_values[each]
+                for entry in range(size):
+                    score += weights[own_entries[entry]] * own_values[entry]
+                    square += own_values[entry] * own_values[entry]
                 gradient = signs[place] * score - 1 + diagonal * alphas[place]
                 if alphas[place] == 0 and gradient >= 0:
                     pause[place] = min(2 * pause[place] + 1, 1000)
@@ -161,8 +255,8 @@ def _descend(  # type: ignore[no-untyped-def]
                 step = (new - alphas[place]) * signs[place]
                 alphas[place] = new
                 weights[bias] += step
-                for each in range(size):
-                    weights[own_entries[each]] += step * own_values[each]
+                for entry in range(size):
+                    weights[own_entries[entry]] += step * own_values[entry]
             _leave(documents, row, pattern, heads)
         done += 1
         if worst <= tolerance:
@@ -185,7 +279,7 @@ def _score(documents, pattern, labels, candidates, weights, features, room, foun
             for place in range(starts[row], starts[row + 1]):
                 size = _read(labels, columns[place], heads, following, entries, values, own_entries, own_values)
                 score = float(weights[len(weights) - 1])
-                for each in range(size):
-                    score += weights[own_entries[each]] * own_values[each]
+                for entry in range(size):
+                    score += weights[own_entries[entry]] * own_values[entry]
                 found[place] = score
             _leave(documents, row, pattern, heads)

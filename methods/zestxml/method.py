@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
-from annotated_types import Ge, Gt, Interval, Unit
 
-from xmcbench import Doc, Method, TopK
-from xmcbench.methods.presets.zestxml import CHOICES, PRESETS
-from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
-from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
+from xmcbench import Doc, Texts, TopK
+from xmcbench.methods.declarations import AboveZero, Labels, NonNegative, Positive, Share
+from xmcbench.methods.presets import CHOICES, PRESETS
+from xmcbench.methods.sparse.features import FeatureMethod
 from xmcbench.methods.sparse.search import PACKAGES, SparseIndex
-from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-    from xmcbench import Texts
 
 #: Documents whose label features are held at a time.
 _BATCH = 2048
 _PAPER = "the authors' program, Amazon"
 
 
-class ZestXML(Method):
+class ZestXML(FeatureMethod):
     """Generalized zero-shot classification by x^T W y (Gupta et al., KDD 2021; MACLR section 5, baseline ZestXML).
 
     x and y are TF-IDF vectors of a document and a label. Which entries of W may differ from zero is decided once, by
@@ -46,50 +42,33 @@ class ZestXML(Method):
     title = "ZestXML"
     supervision = "required"
     packages: ClassVar = {"numba": "numba", **PACKAGES}
-    presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
+    presets: ClassVar = PRESETS["zestxml"]
+    choices: ClassVar = CHOICES["zestxml"]
 
-    links: Annotated[int, Ge(1), Doc("number of links kept per document feature, and per label feature", _PAPER)] = 40
+    links: Annotated[Positive, Doc("number of links kept per document feature, and per label feature", _PAPER)] = 40
     union: Annotated[
-        float,
-        Interval(ge=0, le=1),
-        Doc("weight of the pairs with either feature in the strength of a link; chance has the rest", _PAPER),
+        Share, Doc("weight of the pairs with either feature in the strength of a link; chance has the rest", _PAPER)
     ] = 0.01
-    direct_weight: Annotated[float, Ge(0), Doc("strength of the link of a feature to itself", _PAPER)] = 0.2
+    direct_weight: Annotated[NonNegative, Doc("strength of the link of a feature to itself", _PAPER)] = 0.2
     shortlist: Annotated[
-        int,
-        Ge(1),
-        Unit("labels"),
-        Doc("number of labels per document on which W is trained; at least as many are ranked", _PAPER),
+        Labels, Doc("number of labels per document on which W is trained; at least as many are ranked", _PAPER)
     ] = 100
-    cost: Annotated[float, Gt(0), Doc("C of the SVM", _PAPER)] = 1.0
-    iterations: Annotated[int, Ge(1), Doc("maximum number of passes of the SVM's solver", _PAPER)] = 20
-    tolerance: Annotated[float, Gt(0), Doc("projected gradient at which the solver stops", _PAPER)] = 0.01
+    cost: Annotated[AboveZero, Doc("C of the SVM", _PAPER)] = 1.0
+    iterations: Annotated[Positive, Doc("maximum number of passes of the SVM's solver", _PAPER)] = 20
+    tolerance: Annotated[AboveZero, Doc("projected gradient at which the solver stops", _PAPER)] = 0.01
     share: Annotated[
-        float,
-        Interval(ge=0, le=1),
-        Doc("share of the bilinear model in the score; TF-IDF has the rest", "LF-Debian-20K-dev"),
+        Share, Doc("share of the bilinear model in the score; TF-IDF has the rest", "LF-Debian-20K-dev")
     ] = 0.7
-    vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
-    ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
-    max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 0.5
-    analyzer: Annotated[Analyzer | None, ANALYZER] = None
-
-    def require(self) -> None:
-        """Raise Unavailable where the analyzer needs a package that is not installed."""
-        require_analyzer(self.analyzer)
+    max_df = 0.5
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Choose the entries of W and train them."""
         from scipy.sparse import identity
 
-        from xmcbench.methods.zestxml.bilinear import Bilinear
-        from xmcbench.methods.zestxml.sparsity import one_shot
+        from xmcbench.methods.zestxml.bilinear import Bilinear, one_shot
 
         assert pairs is not None, "supervision is required"
-        self._features = AnalyzedFeatures.shared(
-            self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df, self.analyzer
-        )
+        self._features = self._shared_features(raw_X, raw_Y)
         labels = self._features.labels
         self._index = SparseIndex(labels)
         rows = np.flatnonzero(np.diff(pairs.indptr))
@@ -120,7 +99,7 @@ class ZestXML(Method):
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels of the shortlist with the largest score."""
         for batch in self._features.batches(raw_X):
-            yield self._ranked(batch, k)
+            yield self._rank(batch, k)
 
     def _shortlist(self, X: csr_matrix, size: int) -> TopK:
         """The labels with the strongest links to each document."""
@@ -130,10 +109,10 @@ class ZestXML(Method):
         ]
         return TopK.joined(parts, size)
 
-    def _ranked(self, X: csr_matrix, k: int) -> TopK:
+    def _rank(self, X: csr_matrix, k: int) -> TopK:
         from scipy.sparse import csr_matrix
 
-        from xmcbench.methods.sparse.pairwise import pair_scores
+        from xmcbench.methods.sparse.products import pair_scores
 
         listed = self._shortlist(X, max(self.shortlist, k)).indices
         labels = listed[listed >= 0]

@@ -55,14 +55,14 @@ def test_encoding(benchmark, prepared, capsys):
     from sentence_transformers import SentenceTransformer
 
     from xmcbench.methods.encoder.encoding import encode
-    from xmcbench.methods.encoder.hardware import chosen_precision
+    from xmcbench.methods.encoder.hardware import choose_precision
     from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
     from xmcbench.methods.encoder.tokens import TokenStore
 
     dataset, folder, factory = prepared
     documents, labels = dataset.test[:DOCUMENTS], dataset.labels
     reference = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-    encoder = open_encoder(folder, "native", 0, precision=chosen_precision("auto", "cpu"))
+    encoder = open_encoder(folder, "native", 0, precision=choose_precision("auto", "cpu"))
     tokenizer = open_tokenizer(folder)
 
     def ours(texts):
@@ -99,7 +99,7 @@ def test_training_step(benchmark, prepared, capsys):
     from transformers import AutoModel, AutoTokenizer
 
     from xmcbench.methods.encoder.contrastive import TwoViews
-    from xmcbench.methods.encoder.hardware import chosen_precision
+    from xmcbench.methods.encoder.hardware import choose_precision
     from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
     from xmcbench.methods.encoder.tokens import TokenStore
     from xmcbench.methods.encoder.training import DistributedContext, LossScale, TrainingPlan, _step
@@ -111,7 +111,7 @@ def test_training_step(benchmark, prepared, capsys):
         TokenStore.of(artifacts, texts, tokenizer, 288),
         TokenStore.of(artifacts, texts, tokenizer, 64, titles=True),
     )
-    encoder = open_encoder(folder, "native", 0, precision=chosen_precision("auto", "cpu")).train()
+    encoder = open_encoder(folder, "native", 0, precision=choose_precision("auto", "cpu")).train()
     task, plan = TwoViews(*stores, batch, temperature, 0), TrainingPlan(1000, 1e-5)
     optimizer, place = (
         torch.optim.AdamW(encoder.parameters(), 1e-5, fused=True),

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from xmcbench import load_dataset
-from xmcbench.methods.words import trainer
-from xmcbench.methods.words.cooccurrence import Cooccurrence
+from xmcbench.methods.words import glove
+from xmcbench.methods.words.glove import Cooccurrence
 from xmcbench.methods.words.vocabulary import Vocabulary
 
 DIMENSIONS, X_MAX, ALPHA, RATE = 300, 100.0, 0.75, 0.05
@@ -55,14 +55,14 @@ def numpy_epoch(entries, main, context, batch):
 
 @pytest.mark.benchmark(group="GloVe, 300 dimensions, LF-Debian-20K")
 def test_xmcbench_glove(benchmark, counts, measured):
-    entries = trainer.partition(counts, 0)
+    entries = glove.partition(counts, 0)
     random = np.random.default_rng(0)
-    main, context = (trainer.start(counts.words, DIMENSIONS, random) for _ in range(2))
-    weighting = trainer.Weighting(np.float32(np.log(X_MAX)), np.float32(ALPHA))
-    losses, diagonals = np.zeros(trainer.PARTS**2), np.arange(trainer.PARTS)
+    main, context = (glove.start(counts.words, DIMENSIONS, random) for _ in range(2))
+    weighting = glove.Weighting(np.float32(np.log(X_MAX)), np.float32(ALPHA))
+    losses, diagonals = np.zeros(glove.PARTS**2), np.arange(glove.PARTS)
 
     def epoch():
-        trainer._epoch(diagonals, entries, main, context, weighting, np.float32(RATE), losses)
+        glove._epoch(diagonals, entries, main, context, weighting, np.float32(RATE), losses)
 
     epoch()  # compiled
     benchmark.pedantic(epoch, rounds=5)
@@ -77,7 +77,7 @@ def test_numpy_glove(benchmark, counts, measured, capsys):
     order = random.permutation(len(counts.counts))[:PART]
     rows = np.repeat(np.arange(counts.words, dtype=np.int32), np.diff(counts.starts))[order]
     entries = rows, counts.columns[order], np.log(counts.counts[order])
-    main, context = (trainer.start(counts.words, DIMENSIONS, random) for _ in range(2))
+    main, context = (glove.start(counts.words, DIMENSIONS, random) for _ in range(2))
 
     found = benchmark.pedantic(lambda: numpy_epoch(entries, main, context, BATCH), rounds=3)
 

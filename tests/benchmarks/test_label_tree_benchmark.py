@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from xmcbench import Artifacts, TopK, load_dataset, usable_cores
-from xmcbench.methods.label_tree.svm import linear_svms
+from xmcbench.methods.label_tree.linear import linear_svms
 from xmcbench.methods.label_tree.tree import label_tree
-from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
+from xmcbench.methods.sparse.features import TfidfFeatures
 from xmcbench.methods.xr_linear.pecos_ranker import PecosRanker, _label_tree, _quiet
 
 DEPTH, BEAM = 100, 50
@@ -26,7 +26,7 @@ SEARCH_BAR, TRAINING_BAR = 5, 4
 def drawn(folder):
     """The features and pairs of the training instances, and the features of the others."""
     dataset = load_dataset("lf-debian-20k")
-    features = AnalyzedFeatures.shared(Artifacts(folder), dataset.train, dataset.labels, "sklearn", 2, 1.0)
+    features = TfidfFeatures.shared(Artifacts(folder), dataset.train, dataset.labels, "sklearn", 2, 1.0)
     pairs = dataset.train_pairs()
     rows = np.flatnonzero(np.diff(pairs.indptr))
     return features.transform(dataset.train.take(rows)), pairs[rows], features.transform(dataset.test)

@@ -24,7 +24,7 @@ def sources(tmp_path_factory):
     from xmcbench.methods.encoder.opening import open_tokenizer
     from xmcbench.methods.encoder.tokens import TokenStore
     from xmcbench.methods.maclr.first_stage import Sources
-    from xmcbench.methods.maclr.own_titles import OwnTitles
+    from xmcbench.methods.maclr.pseudo_pairs import OwnTitles
 
     dataset, artifacts = load_dataset("lf-debian-2k"), Artifacts(tmp_path_factory.mktemp("artifacts"))
     folder = find_backbone(MINILM, artifacts, dataset.train, dataset.labels).folder
@@ -82,11 +82,10 @@ def vectors(encoder, view, length):
 def test_a_step_of_stage_one(benchmark, sources, capsys):
     import torch
 
-    from xmcbench.methods.encoder.hardware import chosen_precision
+    from xmcbench.methods.encoder.hardware import choose_precision
     from xmcbench.methods.encoder.opening import open_encoder
     from xmcbench.methods.encoder.training import DistributedContext
-    from xmcbench.methods.maclr.first_stage import FirstStage, Regularization
-    from xmcbench.methods.maclr.schedule import ClusterSchedule
+    from xmcbench.methods.maclr.first_stage import ClusterSchedule, FirstStage, Regularization
 
     sources, folder = sources
     place = DistributedContext.of("cpu")
@@ -123,7 +122,7 @@ def test_a_step_of_stage_one(benchmark, sources, capsys):
         # No label of the step repeats a title of it, so both are the same loss.
         assert ours(plain).item() == pytest.approx(literal(plain).item(), abs=1e-4)
     theirs = stepping(plain, literal)
-    step = stepping(open_encoder(folder, "native", 0, precision=chosen_precision("auto", "cpu")), ours)
+    step = stepping(open_encoder(folder, "native", 0, precision=choose_precision("auto", "cpu")), ours)
     theirs()
     step()
     first = seconds(theirs)

@@ -13,8 +13,7 @@ from functools import partial
 import pytest
 import torch
 
-from xmcbench.methods.deepxml.losses import contrastive_loss
-from xmcbench.methods.deepxml.products import chosen_products
+from xmcbench.methods.deepxml.classifiers import contrastive_loss, select_products
 
 
 @pytest.mark.parametrize(("batch", "negatives"), [(1024, 5), (4096, 40)])
@@ -34,7 +33,7 @@ def test_encoder(benchmark, batch, negatives):
     def looked_up(every, left, right, rows, columns):
         return torch.einsum("nd,nmd->nm", left, right[columns.view(batch, -1)]).flatten()
 
-    _compared(benchmark, partial(gradients, chosen_products), partial(gradients, looked_up), 1.5)
+    _compared(benchmark, partial(gradients, select_products), partial(gradients, looked_up), 1.5)
 
 
 @pytest.mark.parametrize("width", [512, 2048])
@@ -48,7 +47,7 @@ def test_classifiers(benchmark, width):
     def chosen():
         with torch.no_grad():
             every = documents @ labels.T
-        return _gradients(chosen_products(every, documents, labels, rows, columns), (labels,))
+        return _gradients(select_products(every, documents, labels, rows, columns), (labels,))
 
     def of_all():
         return _gradients((documents @ labels.T)[rows, columns], (labels,))

@@ -41,8 +41,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class Seen:
-    """What canaries say of a fault. run: how many ran; different: those that differ; largest: the largest difference
-    in words."""
+    """Result of the canaries for a fault. run: how many ran; different: those that differ; largest: the largest
+    difference in words."""
 
     fault: Fault
     run: int
@@ -98,7 +98,7 @@ def see(fault: Fault, sources: dict[str, str], work: Path, only: Collection[str]
 
 
 def python(folder: Path, *words: str) -> str:
-    """What a Python prints that imports the package of a copy."""
+    """Return the last line that a Python prints which imports the package of a copy."""
     path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")]))
     # Bytecode of another fault, of a file with the same size and time, would be taken for that of this one.
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}

@@ -3,8 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from xmcbench.methods.words import cooccurrence
-from xmcbench.methods.words.cooccurrence import Cooccurrence
+from xmcbench.methods.words import glove
+from xmcbench.methods.words.glove import Cooccurrence
 
 
 def naive(texts, words, window):
@@ -25,12 +25,12 @@ def stream_of(texts):
 @settings(max_examples=60)
 @given(st.lists(st.lists(st.integers(0, 6), max_size=12), max_size=6), st.integers(1, 12), st.sampled_from([1, 10**6]))
 def test_equals_the_double_loop(texts, window, candidates):
-    before = cooccurrence._CANDIDATES
-    cooccurrence._CANDIDATES = candidates  # one row at a time, or all at once
+    before = glove._CANDIDATES
+    glove._CANDIDATES = candidates  # one row at a time, or all at once
     try:
         found = Cooccurrence.of(stream_of(texts), 7, window)
     finally:
-        cooccurrence._CANDIDATES = before
+        glove._CANDIDATES = before
     matrix = csr_matrix((found.counts, found.columns, found.starts), shape=(7, 7))
     assert len(found.counts) == np.count_nonzero(matrix.toarray())
     assert (found.counts > 0).all()

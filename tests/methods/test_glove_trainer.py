@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 from xmcbench import MethodError
-from xmcbench.methods.words import trainer
-from xmcbench.methods.words.cooccurrence import Cooccurrence
+from xmcbench.methods.words import glove
+from xmcbench.methods.words.glove import Cooccurrence
 
 WORDS, DIMENSIONS, X_MAX, ALPHA, RATE = 70, 20, 5.0, 0.75, 0.05
 
@@ -20,15 +20,15 @@ def counts():
 def literally(counts, epochs, seed):
     """Section 4.2 of the paper, entry by entry in float64, in the order of the trainer."""
     random = np.random.default_rng(seed)
-    entries = trainer.partition(counts, int(random.integers(2**31)))
-    sides = [trainer.start(WORDS, DIMENSIONS, random) for _ in range(2)]
+    entries = glove.partition(counts, int(random.integers(2**31)))
+    sides = [glove.start(WORDS, DIMENSIONS, random) for _ in range(2)]
     (w, w_sum, b, b_sum), (v, v_sum, c, c_sum) = ([each.astype(np.float64) for each in side] for side in sides)
     losses = []
     for _ in range(epochs):
         loss = 0.0
-        for diagonal in random.permutation(trainer.PARTS):
-            for part in range(trainer.PARTS):
-                block = part * trainer.PARTS + (part + diagonal) % trainer.PARTS
+        for diagonal in random.permutation(glove.PARTS):
+            for part in range(glove.PARTS):
+                block = part * glove.PARTS + (part + diagonal) % glove.PARTS
                 for entry in range(entries.starts[block], entries.starts[block + 1]):
                     i, j, log = entries.rows[entry], entries.columns[entry], float(entries.logs[entry])
                     difference = w[i] @ v[j] + b[i] + c[j] - log
@@ -49,7 +49,7 @@ def literally(counts, epochs, seed):
 
 
 def test_equals_the_literal_transcription(counts):
-    vectors, losses = trainer.train(counts, DIMENSIONS, 4, RATE, X_MAX, ALPHA, seed=3)
+    vectors, losses = glove.train(counts, DIMENSIONS, 4, RATE, X_MAX, ALPHA, seed=3)
     expected, expected_losses = literally(counts, 4, seed=3)
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-5)
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
@@ -57,10 +57,10 @@ def test_equals_the_literal_transcription(counts):
 
 
 def test_a_diagonal_shares_no_word_and_every_entry_is_trained_once(counts):
-    entries = trainer.partition(counts, 7)
-    block = np.repeat(np.arange(trainer.PARTS**2), np.diff(entries.starts))
-    assert (block // trainer.PARTS == entries.rows % trainer.PARTS).all()
-    assert (block % trainer.PARTS == entries.columns % trainer.PARTS).all()
+    entries = glove.partition(counts, 7)
+    block = np.repeat(np.arange(glove.PARTS**2), np.diff(entries.starts))
+    assert (block // glove.PARTS == entries.rows % glove.PARTS).all()
+    assert (block % glove.PARTS == entries.columns % glove.PARTS).all()
     rows = np.repeat(np.arange(WORDS), np.diff(counts.starts))
     given = sorted(zip(rows, counts.columns, np.log(counts.counts), strict=True))
     np.testing.assert_allclose(sorted(zip(entries.rows, entries.columns, entries.logs, strict=True)), given, rtol=1e-6)
@@ -71,7 +71,7 @@ def test_the_number_of_threads_does_not_show(counts):
     try:
         for number in (threads, 1):
             numba.set_num_threads(number)
-            runs.append(trainer.train(counts, DIMENSIONS, 3, RATE, X_MAX, ALPHA, seed=0))
+            runs.append(glove.train(counts, DIMENSIONS, 3, RATE, X_MAX, ALPHA, seed=0))
     finally:
         numba.set_num_threads(threads)
     assert runs[0][0].tobytes() == runs[1][0].tobytes()
@@ -79,10 +79,10 @@ def test_the_number_of_threads_does_not_show(counts):
 
 
 def test_the_seed_shows(counts):
-    one, other = (trainer.train(counts, DIMENSIONS, 1, RATE, X_MAX, ALPHA, seed=seed)[0] for seed in (0, 1))
+    one, other = (glove.train(counts, DIMENSIONS, 1, RATE, X_MAX, ALPHA, seed=seed)[0] for seed in (0, 1))
     assert not np.array_equal(one, other)
 
 
 def test_a_diverged_training_stops(counts):
     with pytest.raises(MethodError, match=r"NaN or infinite in epoch \d"):
-        trainer.train(counts, DIMENSIONS, 50, 1e30, X_MAX, ALPHA, seed=0)
+        glove.train(counts, DIMENSIONS, 50, 1e30, X_MAX, ALPHA, seed=0)

@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix, random
 from xmcbench import Texts, UsageError
 from xmcbench.methods.knn import KNN
 from xmcbench.methods.sparse.features import TfidfFeatures
-from xmcbench.methods.sparse.pairwise import pair_scores
+from xmcbench.methods.sparse.products import pair_scores
 
 
 def transcribed(features, raw_X, pairs, new, k, neighbors, power, text):

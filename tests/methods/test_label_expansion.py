@@ -3,7 +3,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, Texts, TopK
-from xmcbench.methods.label_expansion import LabelExpansion, expanded
+from xmcbench.methods.label_expansion import LabelExpansion, expand
 from xmcbench.methods.tfidf import Tfidf
 
 RAW_X = Texts.from_lists(["red apple cider", "apple pie", "iron bridge", "nothing shared"])
@@ -21,11 +21,11 @@ def test_the_vector_of_a_label():
     labels = csr_matrix(np.array([[1, 0, 0, 0], [0, 1, 0, 0]], np.float32))
     instances = csr_matrix(np.array([[0.6, 0, 0.8, 0], [0.8, 0, 0, 0.6]], np.float32))
     nearest = TopK.ranked(np.array([[1, 0], [-1, -1]]), np.array([[0.8, 0.6], [0, 0]]))
-    found = expanded(labels, instances, nearest, 0.5, 10)
+    found = expand(labels, instances, nearest, 0.5, 10)
     whole = np.array([1, 0, 0, 0]) + 0.5 * (0.8 * np.array([0.8, 0, 0, 0.6]) + 0.6 * np.array([0.6, 0, 0.8, 0])) / 1.4
     np.testing.assert_allclose(found.toarray()[0], whole / np.linalg.norm(whole), atol=1e-6)
     np.testing.assert_allclose(found.toarray()[1], [0, 1, 0, 0])
-    cut = expanded(labels, instances, nearest, 0.5, 2).toarray()[0]
+    cut = expand(labels, instances, nearest, 0.5, 2).toarray()[0]
     assert np.flatnonzero(cut).tolist() == [0, 2]
     assert np.linalg.norm(cut) == pytest.approx(1)
 
@@ -52,10 +52,10 @@ def test_labels_are_expanded_in_blocks(fitted, monkeypatch, size):
 
     def counted(labels, *rest):
         sizes.append(labels.shape[0])
-        return expanded(labels, *rest)
+        return expand(labels, *rest)
 
     monkeypatch.setattr("xmcbench.methods.label_expansion._LABELS", size)
-    monkeypatch.setattr("xmcbench.methods.label_expansion.expanded", counted)
+    monkeypatch.setattr("xmcbench.methods.label_expansion.expand", counted)
     parts = fitted(LabelExpansion, RAW_X, RAW_Y)._features.labels
     assert sizes == {1: [1, 1, 1], 2: [2, 1]}[size]
     assert (parts.indptr.tolist(), parts.indices.tolist()) == (whole.indptr.tolist(), whole.indices.tolist())

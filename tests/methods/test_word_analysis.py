@@ -10,17 +10,16 @@ from hypothesis import strategies as st
 
 from xmcbench import Artifacts, Texts, Unavailable
 from xmcbench.methods.bm25 import BM25
-from xmcbench.methods.sparse.analyzed import AnalyzedFeatures, written
-from xmcbench.methods.sparse.features import TfidfFeatures
+from xmcbench.methods.sparse.features import TfidfFeatures, write_terms
 from xmcbench.methods.sparse.ngrams import NgramTfidf
 from xmcbench.methods.tfidf import Tfidf
-from xmcbench.methods.words.analysis import Language, analyzed, analyzed_lists
-from xmcbench.methods.words.tokens import Tokens
+from xmcbench.methods.words.analysis import Language, analyze, analyze_lists
+from xmcbench.methods.words.vocabulary import Tokens
 
 
 def terms(texts, analyzer):
     """The terms of each text."""
-    tokens = analyzed(pa.array(texts, pa.large_string()), analyzer)
+    tokens = analyze(pa.array(texts, pa.large_string()), analyzer)
     words = tokens.words.to_pylist()
     assert len(set(words)) == len(words)
     assert tokens.texts == len(texts)
@@ -53,7 +52,7 @@ def test_characters_are_ngrams_of_a_word_and_its_edges():
     first, second = terms(["数据库 数据", "数据"], "characters")
     assert set(second) <= set(first)
     assert terms([], "characters") == []
-    assert analyzed(pa.array(["", "..."], pa.large_string()), "characters").words.to_pylist() == []
+    assert analyze(pa.array(["", "..."], pa.large_string()), "characters").words.to_pylist() == []
 
 
 def test_icu_finds_words_without_spaces():
@@ -83,7 +82,7 @@ def test_a_vectorizer_reads_the_terms_that_were_written(recipe, texts):
     words = sorted({word for text in texts for word in text})
     codes = np.array([words.index(word) for text in texts for word in text], np.int32)
     rows = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
-    lines = written(Tokens(codes, rows, pa.array(words, pa.large_string()), len(texts)))
+    lines = write_terms(Tokens(codes, rows, pa.array(words, pa.large_string()), len(texts)))
     assert len(lines) == len(texts)
     if not texts:
         return
@@ -115,7 +114,7 @@ def test_methods_predict_by_terms(method):
 
 def test_lists_number_terms_over_batches():
     batches = [pa.array(each, pa.large_string()) for each in (["b a", ""], ["a c"])]
-    lists, numbers = analyzed_lists(batches, "dutch")
+    lists, numbers = analyze_lists(batches, "dutch")
     names = {number: name for name, number in numbers.items()}
     assert [[names[number] for number in each] for each in lists] == [["b", "a"], [], ["a", "c"]]
 
@@ -124,7 +123,7 @@ def test_features_are_shared_by_analyzer(tmp_path):
     artifacts = Artifacts(tmp_path)
     texts, labels = Texts.from_lists(DOCUMENTS), Texts.from_lists(LABELS)
     asked = [None, "german", "characters", "german"]
-    made = [AnalyzedFeatures.shared(artifacts, texts, labels, "sklearn", 2, 1.0, each) for each in asked]
+    made = [TfidfFeatures.shared(artifacts, texts, labels, "sklearn", 2, 1.0, each) for each in asked]
     assert type(made[0]) is TfidfFeatures
     assert len(set(artifacts.used)) == 3
     assert (made[1].labels != made[3].labels).nnz == 0

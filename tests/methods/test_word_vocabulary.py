@@ -1,8 +1,7 @@
 import numpy as np
 
 from xmcbench import Texts
-from xmcbench.methods.words.vocabulary import Vocabulary
-from xmcbench.methods.words.word_vectors import WordVectors
+from xmcbench.methods.words.vocabulary import Vocabulary, WordVectors
 
 TEXTS = Texts.from_lists(
     ["The cat, the dog", "", "CAT's-cradle", "!?", "naïve Straße 42"], ["a cat", "the", "", "", "\u0939\u093f\u0928"]

@@ -7,11 +7,9 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, random
 
 from xmcbench import Texts, UsageError
-from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
 from xmcbench.methods.sparse.features import TfidfFeatures
-from xmcbench.methods.zestxml import ZestXML, sparsity
-from xmcbench.methods.zestxml.bilinear import Bilinear
-from xmcbench.methods.zestxml.sparsity import one_shot
+from xmcbench.methods.zestxml import ZestXML, bilinear
+from xmcbench.methods.zestxml.bilinear import Bilinear, one_shot
 
 
 def sparse(rows, columns, density, seed):
@@ -206,7 +204,7 @@ def test_parameters_reach_the_rule_and_the_solver(fitted, corpus, monkeypatch):
         given.append(options)
         return 1, 0.0
 
-    monkeypatch.setattr(sparsity, "one_shot", rule)
+    monkeypatch.setattr(bilinear, "one_shot", rule)
     monkeypatch.setattr(Bilinear, "fit", solver)
     raw_X, raw_Y, pairs, _ = corpus
     values = {"links": 6, "union": 0.3, "cost": 2.5, "iterations": 7, "tolerance": 0.05}
@@ -221,8 +219,8 @@ def test_parameters_reach_the_features(fitted, corpus, monkeypatch):
         given.append(options)
         return original(artifacts, raw_X, raw_Y, *options)
 
-    original = AnalyzedFeatures.shared
-    monkeypatch.setattr(AnalyzedFeatures, "shared", shared)
+    original = TfidfFeatures.shared
+    monkeypatch.setattr(TfidfFeatures, "shared", shared)
     raw_X, raw_Y, pairs, _ = corpus
     fitted(ZestXML, raw_X, raw_Y, pairs, vectorizer="pecos", ngrams=1, max_df=0.9)
     fitted(ZestXML, raw_X, raw_Y, pairs, analyzer="english")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from xmcbench.methods.attentionxml.sequences import Sequences
+from xmcbench.methods.attentionxml.network import Sequences
 
 
 @pytest.fixture(autouse=True, scope="package")

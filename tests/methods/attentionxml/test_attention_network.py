@@ -44,7 +44,7 @@ def test_logits_equal_their_transcription(network, texts, connected):
     made = network(7, connected=connected)
     rows = np.array([4, 1, 2, 0])
     nodes = np.random.default_rng(1).integers(0, 7, (4, 3))
-    padded = texts.padded(rows)
+    padded = texts.pad(rows)
     some = made(*padded, torch.from_numpy(nodes)).detach().numpy()
     every = made(*padded).detach().numpy()
     assert (some.shape, every.shape) == ((4, 3), (4, 7))
@@ -58,7 +58,7 @@ def test_logits_equal_their_transcription(network, texts, connected):
 
 
 def test_padding_counts_nothing(network, texts):
-    made, (words, lengths) = network(7), texts.padded(np.arange(5))
+    made, (words, lengths) = network(7), texts.pad(np.arange(5))
     junk = np.where(words == 0, 8, words)
     for row, length in enumerate(lengths):
         junk[row, :length] = words[row, :length]
@@ -70,7 +70,7 @@ def test_padding_counts_nothing(network, texts):
 
 def test_gradients_are_those_of_differences(network, texts):
     made = network(7, connected=(6, 3)).double()
-    padded, nodes = texts.padded(np.arange(5)), torch.from_numpy(np.random.default_rng(1).integers(0, 6, (5, 3)))
+    padded, nodes = texts.pad(np.arange(5)), torch.from_numpy(np.random.default_rng(1).integers(0, 6, (5, 3)))
     target = torch.from_numpy(np.random.default_rng(2).standard_normal((5, 3)))
 
     def total():
@@ -101,7 +101,7 @@ def test_dropout_of_word_vectors_and_of_states(network, texts):
     for place, each in enumerate(made.dropouts):
         each.register_forward_hook(lambda _, given, made, place=place: kept.update({place: (given[0], made)}))
     many = np.tile(np.arange(5), 100)
-    made(*texts.padded(many))
+    made(*texts.pad(many))
     for place, (width, share) in enumerate([(5, 0.25), (8, 0.75)]):
         given, left = kept[place]
         assert given.shape == (500, 6, width)
@@ -115,18 +115,18 @@ def test_a_level_starts_from_the_one_above_but_for_its_attention(network, texts)
     for name, value in made.state_dict().items():
         expected = attention if name == "attention.weight" else above.state_dict()[name]
         assert torch.equal(value, expected), name
-    before = above(*texts.padded(np.arange(5))).detach().clone()
+    before = above(*texts.pad(np.arange(5))).detach().clone()
     with torch.no_grad():
         for each in made.parameters():
             each.add_(1)
-    assert torch.equal(above(*texts.padded(np.arange(5))), before)
+    assert torch.equal(above(*texts.pad(np.arange(5))), before)
 
 
 def test_an_output_that_starts_at_a_share(network, texts):
     made = network(3)
     torch.nn.init.zeros_(made.output.weight)
     made.start_at(0.2)
-    assert made(*texts.padded(np.arange(5))).sigmoid().detach().numpy() == pytest.approx(0.2)
+    assert made(*texts.pad(np.arange(5))).sigmoid().detach().numpy() == pytest.approx(0.2)
     for share in (0.0, 1.0):
         made.start_at(share)
         assert torch.isfinite(made.output.bias).all()

@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 from xmcbench import TopK
 from xmcbench.methods.attentionxml import search
-from xmcbench.methods.attentionxml.search import child_table, kept_nodes, mean_scores, ranked_labels, ranked_nodes
+from xmcbench.methods.attentionxml.search import child_table, count_kept_nodes, mean_scores, rank_labels, rank_nodes
 
 
 def below(*parents):
@@ -30,7 +30,7 @@ def test_children_as_a_table():
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 7, 9, 10, 100])
 @pytest.mark.parametrize("beam", [1, 2, 4])
 def test_kept_nodes_have_k_labels_whichever_they_are(beam, k):
-    kept = kept_nodes(TREE, beam, k)
+    kept = count_kept_nodes(TREE, beam, k)
     assert kept[-1] == min(k, 10)
     for place, children in enumerate(TREE[1:]):
         sizes = np.diff(children.indptr)
@@ -42,20 +42,20 @@ def test_kept_nodes_have_k_labels_whichever_they_are(beam, k):
 
 
 def test_a_tree_with_one_level_keeps_k_labels():
-    assert kept_nodes([below(*[0] * 7)], 2, 100) == [7]
-    assert kept_nodes([below(*[0] * 7)], 2, 3) == [3]
+    assert count_kept_nodes([below(*[0] * 7)], 2, 100) == [7]
+    assert count_kept_nodes([below(*[0] * 7)], 2, 3) == [3]
 
 
 def probabilities(networks, texts):
     with torch.no_grad():
-        return [each(*texts.padded(np.arange(len(texts)))).sigmoid().numpy().astype(np.float64) for each in networks]
+        return [each(*texts.pad(np.arange(len(texts)))).sigmoid().numpy().astype(np.float64) for each in networks]
 
 
 def test_scores_are_the_products_along_the_paths(network, texts):
     networks = [network(size, seed) for seed, size in enumerate((3, 6, 10))]
     first, second, third = probabilities(networks, texts)
     expected = third * second[:, PARENTS[2]] * first[:, PARENTS[1][PARENTS[2]]]
-    found = ranked_labels(networks, TREE, texts, 100, 100)
+    found = rank_labels(networks, TREE, texts, 100, 100)
     assert np.diff(found.indptr).tolist() == [10] * 5
     np.testing.assert_allclose(found.toarray(), expected, rtol=1e-4)
 
@@ -75,9 +75,9 @@ def test_a_beam_is_followed_as_literally(network, texts, beam, k, floats, monkey
     monkeypatch.setattr(search, "_FLOATS", floats)
     networks = [network(size, seed) for seed, size in enumerate((3, 6, 10))]
     chances = probabilities(networks, texts)
-    found = ranked_labels(networks, TREE, texts, beam, k)
+    found = rank_labels(networks, TREE, texts, beam, k)
     for row in range(len(texts)):
-        expected = literal_beam(chances, kept_nodes(TREE, beam, k), row)
+        expected = literal_beam(chances, count_kept_nodes(TREE, beam, k), row)
         listed = slice(found.indptr[row], found.indptr[row + 1])
         assert {*found.indices[listed].tolist()} == {*expected}
         assert len(expected) == k
@@ -87,14 +87,14 @@ def test_a_beam_is_followed_as_literally(network, texts, beam, k, floats, monkey
 
 def test_missing_guesses_have_no_children(network, texts):
     above = TopK(np.tile(np.array([2, -1], np.int32), (5, 1)), np.tile(np.array([-1, -np.inf], np.float32), (5, 1)))
-    found = ranked_nodes(network(6), texts, child_table(TREE[1]), above, 4)
+    found = rank_nodes(network(6), texts, child_table(TREE[1]), above, 4)
     assert found.indices.tolist() == [[2, -1, -1, -1]] * 5
     assert (found.scores[:, 1:] == -np.inf).all()
 
 
 def test_a_network_in_training_is_evaluated_and_goes_on_in_training(network, texts):
     made = network(6, dropouts=(0.5, 0.5)).train()
-    first, again = (ranked_nodes(made, texts, None, None, 6) for _ in range(2))
+    first, again = (rank_nodes(made, texts, None, None, 6) for _ in range(2))
     assert made.training
     assert first.scores.tobytes() == again.scores.tobytes()
 
@@ -103,7 +103,7 @@ def test_products_too_small_for_a_float_are_stored(network, texts):
     networks = [network(size, seed) for seed, size in enumerate((3, 6, 10))]
     for each in networks:
         torch.nn.init.constant_(each.output.bias, -60.0)
-    found = ranked_labels(networks, TREE, texts, 100, 100)
+    found = rank_labels(networks, TREE, texts, 100, 100)
     assert found.nnz == 50
     assert found.data.min() > 0
 

@@ -9,10 +9,8 @@ import torch
 from scipy.sparse import csr_matrix
 
 from xmcbench import MethodError, TopK
-from xmcbench.methods.attentionxml import training
-from xmcbench.methods.attentionxml.sequences import Sequences
-from xmcbench.methods.attentionxml.training import level_loss, train
-from xmcbench.methods.label_tree.tree import Level
+from xmcbench.methods.attentionxml.network import Sequences, level_loss, train
+from xmcbench.methods.label_tree.tree import Level, shortlist
 
 #: Six nodes below three.
 CHILDREN = csr_matrix(np.kron(np.eye(3), np.ones((1, 2))).astype(np.float32))
@@ -37,7 +35,7 @@ def guesses(*listed):
 @pytest.mark.parametrize("guessed", [None, guesses([1, 2], [0, 2], [0, -1], [1, 0], [0, 1])], ids=["all", "listed"])
 def test_the_loss_of_a_level_equals_its_transcription(network, texts, guessed):
     made, rows = network(6), np.array([4, 0, 2])
-    logits = made(*texts.padded(rows)).detach().numpy()
+    logits = made(*texts.pad(rows)).detach().numpy()
     expected = 0.0
     for place, row in enumerate(rows):
         true = {*LABELS[row].indices.tolist()}
@@ -52,7 +50,7 @@ def test_the_loss_of_a_level_equals_its_transcription(network, texts, guessed):
 
 def test_a_short_list_keeps_the_own_nodes(network, texts):
     made = network(6)
-    logits = made(*texts.padded(np.array([4]))).detach().numpy()[0]
+    logits = made(*texts.pad(np.array([4]))).detach().numpy()[0]
     found = level_loss(made, texts, LEVEL, guesses(*[[0, 1]] * 5), 2, 0, np.array([4]))
     assert float(found.detach()) == pytest.approx(literal_loss(logits, [4, 5], {4}), rel=1e-4)
     # The third place goes to one of two equals.
@@ -111,7 +109,7 @@ def test_padding_trains_no_node(network, texts, monkeypatch):
     """Node 0 is that of one text alone; in the steps of the others its momentum would move it."""
     labels = csr_matrix(np.array([[1, 0, 0, 0, 0, 0], *[[0, 0, 1, 0, 0, 0]] * 4], np.float32))
     level, guessed = Level(CHILDREN, labels), guesses([0], [1], [1], [1], [1])
-    original = training.shortlist
+    original = shortlist
 
     def trained(padding):
         def padded(*arguments):
@@ -119,7 +117,7 @@ def test_padding_trains_no_node(network, texts, monkeypatch):
             widths = (0, 0), (0, padding)
             return np.pad(nodes, widths, constant_values=-1), np.pad(shares, widths)
 
-        monkeypatch.setattr(training, "shortlist", padded)
+        monkeypatch.setattr("xmcbench.methods.attentionxml.network.shortlist", padded)
         made = network(6)
         loss_of = partial(level_loss, made, texts, level, guessed, 6, 0)
         train(made, loss_of, 5, batch=1, epochs=3, rate=0.05, averaged=0, seed=0)
@@ -134,10 +132,10 @@ def test_padding_trains_no_node(network, texts, monkeypatch):
 def test_padding_trains_no_word(network, monkeypatch):
     """Word 0 is that of one text alone. Texts differ in length, and more padding changes no more than rounding does."""
     words = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7], np.int32)
-    texts, original = Sequences(np.array([0, 3, 4, 9, 10, 16]), words), Sequences.padded
+    texts, original = Sequences(np.array([0, 3, 4, 9, 10, 16]), words), Sequences.pad
 
     def trained(padding):
-        def padded(self, rows):
+        def pad(self, rows):
             found, lengths = original(self, rows)
             return np.pad(found, ((0, 0), (0, padding)), mode="edge"), lengths
 
@@ -145,7 +143,7 @@ def test_padding_trains_no_word(network, monkeypatch):
             steps.append((0 in rows, made.words.weight[0].tolist()))
             return level_loss(made, texts, LEVEL, None, 6, 0, rows)
 
-        monkeypatch.setattr(Sequences, "padded", padded)
+        monkeypatch.setattr(Sequences, "pad", pad)
         made, steps = network(6), []
         train(made, loss_of, 5, batch=2, epochs=3, rate=0.05, averaged=0, seed=0)
         steps.append((False, made.words.weight[0].tolist()))

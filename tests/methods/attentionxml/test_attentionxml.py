@@ -8,9 +8,8 @@ import torch
 from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, Texts, UsageError
-from xmcbench.methods.attentionxml import AttentionXML, search, training
-from xmcbench.methods.attentionxml.network import AttentionNetwork
-from xmcbench.methods.attentionxml.sequences import Sequences
+from xmcbench.methods.attentionxml import AttentionXML, network, search
+from xmcbench.methods.attentionxml.network import AttentionNetwork, Sequences
 
 TINY = {
     "vectors": "random",
@@ -128,9 +127,9 @@ def test_a_level_is_trained_on_what_the_one_above_ranks_first(run, monkeypatch):
         ranked.append(ranked_nodes(*values))
         return ranked[-1]
 
-    level_loss, ranked_nodes = training.level_loss, search.ranked_nodes
-    monkeypatch.setattr(training, "level_loss", loss)
-    monkeypatch.setattr(search, "ranked_nodes", noted)
+    level_loss, ranked_nodes = network.level_loss, search.rank_nodes
+    monkeypatch.setattr(network, "level_loss", loss)
+    monkeypatch.setattr(search, "rank_nodes", noted)
     run(epochs=1, height=2, beam=3)
     by_level = {clusters: (guessed, size) for clusters, guessed, size in handed}
     assert by_level[8] == (None, 8)
@@ -248,7 +247,7 @@ def test_sizes_of_the_paper_make_the_layers_of_the_paper():
     made = AttentionNetwork(np.zeros((4, 300), np.float32), 3, values["hidden"], connected, (0.2, 0.5))
     assert [tuple(each.weight.shape) for each in (*made.connected, made.output)] == [(512, 1024), (256, 512), (1, 256)]
     words = Sequences(np.array([0, 2]), np.array([1, 2], np.int32))
-    assert made(*words.padded(np.array([0]))).shape == (1, 3)
+    assert made(*words.pad(np.array([0]))).shape == (1, 3)
 
 
 @pytest.mark.parametrize(

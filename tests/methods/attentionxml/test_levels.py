@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from xmcbench.methods.attentionxml.levels import shallow_levels
+from xmcbench.methods.label_tree.tree import shallow_levels
 
 
 def known_pairs(instances, labels):

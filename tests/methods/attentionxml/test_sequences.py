@@ -1,7 +1,7 @@
 import numpy as np
 
 from xmcbench import Texts
-from xmcbench.methods.attentionxml.sequences import Sequences
+from xmcbench.methods.attentionxml.network import Sequences
 from xmcbench.methods.words.vocabulary import Vocabulary
 
 
@@ -21,8 +21,8 @@ def test_taken_and_padded():
     texts = Sequences(np.array([0, 3, 3, 5, 6]), np.array([7, 8, 9, 4, 5, 6], np.int32))
     taken = texts.take(np.array([3, 1, 0]))
     assert (taken.starts.tolist(), taken.words.tolist()) == ([0, 1, 1, 4], [6, 7, 8, 9])
-    words, lengths = texts.padded(np.array([2, 3]))
+    words, lengths = texts.pad(np.array([2, 3]))
     assert (words.tolist(), lengths.tolist()) == ([[4, 5], [6, 6]], [2, 1])
-    assert texts.padded(np.array([0, 3]))[0].tolist() == [[7, 8, 9], [6, 6, 6]]
-    assert texts.padded(np.array([1]))[0].shape == (1, 0)
+    assert texts.pad(np.array([0, 3]))[0].tolist() == [[7, 8, 9], [6, 6, 6]]
+    assert texts.pad(np.array([1]))[0].shape == (1, 0)
     assert words.dtype == lengths.dtype == np.int64

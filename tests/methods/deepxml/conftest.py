@@ -19,7 +19,7 @@ def _one_thread():
 
 @pytest.fixture(params=[["garden"], ["garden", "garden", "", "story"], ["", ""]], ids=["one", "equal", "empty"])
 def strange(request, fitted):
-    """What a method predicts for strange input, checked for what holds for all: (labels, known row, predictions).
+    """Predictions for strange input, checked for what holds for every method: (labels, known row, predictions).
 
     One label, one pair or none, labels with equal texts or none, instances without a known token, L < shortlist.
     """

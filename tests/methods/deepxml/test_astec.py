@@ -9,15 +9,14 @@ from sklearn.preprocessing import normalize
 
 from xmcbench import Texts, TopK, UsageError
 from xmcbench.methods.astec import Astec, training
-from xmcbench.methods.astec.shortlist import without_own
+from xmcbench.methods.astec.shortlist import Ranking, without_own
 from xmcbench.methods.deepxml import surrogate
 from xmcbench.methods.deepxml.bags import Bags, Tokens
-from xmcbench.methods.deepxml.classifiers import trained_classifiers
+from xmcbench.methods.deepxml.classifiers import fit_classifiers
 from xmcbench.methods.deepxml.network import BagEncoder
-from xmcbench.methods.deepxml.surrogate import surrogate_pairs, walked
+from xmcbench.methods.deepxml.surrogate import count_visits, surrogate_pairs
 from xmcbench.methods.dense import search
-from xmcbench.methods.label_tree import clusters
-from xmcbench.methods.label_tree.clusters import balanced_clusters
+from xmcbench.methods.label_tree.tree import cluster_evenly
 
 SMALL = {"dimensions": 32, "min_count": 1, "epochs": 15, "encoder_rate": 0.02, "classifier_epochs": 10, "dropout": 0.1}
 
@@ -29,15 +28,15 @@ def asked(monkeypatch):
 
     def watched(documents, start, candidates, true, *rest, **options):
         found.append((candidates, true))
-        return trained_classifiers(documents, start, candidates, true, *rest, **options)
+        return fit_classifiers(documents, start, candidates, true, *rest, **options)
 
-    monkeypatch.setattr(training, "trained_classifiers", watched)
+    monkeypatch.setattr(training, "fit_classifiers", watched)
     return found
 
 
 @pytest.mark.parametrize(("rows", "clusters"), [(1, 1), (7, 4), (64, 8), (101, 32), (50, 32)])
 def test_clusters_differ_in_size_by_one_at_most(rows, clusters):
-    found = balanced_clusters(random(rows, 30, 0.2, format="csr", dtype=np.float32, random_state=0), clusters, 0)
+    found = cluster_evenly(random(rows, 30, 0.2, format="csr", dtype=np.float32, random_state=0), clusters, 0)
     sizes = np.bincount(found, minlength=clusters)
     assert len(sizes) == clusters
     assert sizes.max() - sizes.min() <= 1
@@ -46,9 +45,9 @@ def test_clusters_differ_in_size_by_one_at_most(rows, clusters):
 def test_clusters_hold_what_is_alike():
     topics = np.repeat(np.arange(4), 5)[np.random.default_rng(0).permutation(20)]
     vectors = csr_matrix(np.eye(4, dtype=np.float32)[topics] + 0.01)
-    found = balanced_clusters(vectors, 4, 0)
+    found = cluster_evenly(vectors, 4, 0)
     assert {frozenset(topics[found == cluster]) for cluster in range(4)} == {frozenset([each]) for each in range(4)}
-    assert np.array_equal(found, balanced_clusters(vectors, 4, 0))
+    assert np.array_equal(found, cluster_evenly(vectors, 4, 0))
 
 
 def test_clusters_compare_directions_and_not_lengths():
@@ -56,14 +55,14 @@ def test_clusters_compare_directions_and_not_lengths():
     vectors = normalize(csr_matrix(rng.random((40, 6)).astype(np.float32)))
     longer = csr_matrix(vectors.multiply(2.0 ** rng.integers(0, 8, (40, 1))))
     for seed in range(3):
-        assert balanced_clusters(longer, 8, seed).tolist() == balanced_clusters(vectors, 8, seed).tolist()
+        assert cluster_evenly(longer, 8, seed).tolist() == cluster_evenly(vectors, 8, seed).tolist()
 
 
 def test_a_walk_visits_labels_as_often_as_its_chain_does():
     """The mean share of the visits against the powers of the transition matrix."""
     pairs = csr_matrix(np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 0, 0, 0]], np.float32))
     steps, restart = 10_000, 0.2
-    found = walked(pairs, steps, restart, 4, 0).toarray()
+    found = count_visits(pairs, steps, restart, 4, 0).toarray()
     dense = pairs.toarray()
     step = (dense / np.maximum(1, dense.sum(axis=0))).T[:3] @ (dense / dense.sum(axis=1, keepdims=True))
     for label in range(3):
@@ -75,7 +74,7 @@ def test_a_walk_visits_labels_as_often_as_its_chain_does():
 
 def test_a_walk_keeps_the_most_visited():
     pairs = csr_matrix(np.ones((2, 6), np.float32))
-    found = walked(pairs, 50, 0.5, 3, 0)
+    found = count_visits(pairs, 50, 0.5, 3, 0)
     assert (np.diff(found.indptr) <= 3).all()
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-6)
     assert (found.toarray().argmax(axis=1) == np.arange(6)).all()
@@ -97,13 +96,13 @@ def test_frequent_labels_weigh_no_more_in_a_smoothed_one(monkeypatch):
         given.append(vectors.toarray())
         return np.zeros(vectors.shape[0], np.int64)
 
-    monkeypatch.setattr(clusters, "balanced_clusters", watched)
+    monkeypatch.setattr(surrogate, "cluster_evenly", watched)
     pairs = csr_matrix(np.array([[1, 1, 0, 0], *[[1, 0, 0, 0]] * 9, [0, 0, 1, 1]], np.float32))
     bags = Bags(np.arange(12), np.array([0, *[1] * 9, 2]), np.ones(11, np.float32))
     surrogate_pairs(bags, pairs, 3, clusters=2, walk=20, restart=0.2, kept=4, seed=0)
     means = pairs.T.toarray() @ np.eye(3)[bags.tokens]
     means /= np.linalg.norm(means, axis=1, keepdims=True)
-    expected = walked(pairs, 20, 0.2, 4, 0).toarray() @ means
+    expected = count_visits(pairs, 20, 0.2, 4, 0).toarray() @ means
     np.testing.assert_allclose(given[0], expected, rtol=1e-5, atol=1e-7)
 
 
@@ -178,9 +177,9 @@ def test_classifiers_are_trained_by_cross_entropy(fitted, corpus, monkeypatch):
 
     def watched(documents, start, candidates, true, loss, **options):
         given.append((loss, options["dropout"], options["rate"]))
-        return trained_classifiers(documents, start, candidates, true, loss, **options)
+        return fit_classifiers(documents, start, candidates, true, loss, **options)
 
-    monkeypatch.setattr(training, "trained_classifiers", watched)
+    monkeypatch.setattr(training, "fit_classifiers", watched)
     raw_X, raw_Y, pairs, _ = corpus
     fitted(Astec, raw_X, raw_Y, pairs, scale=7.0, classifier_dropout=0.25, classifier_rate=0.004, **SMALL)
     cosines = torch.tensor([0.9, -0.2, 0.4], requires_grad=True)
@@ -280,7 +279,7 @@ def test_equal_documents_are_neighbors(fitted):
     raw_X, raw_Y = Texts.from_lists(["red tea"] * 20), Texts.from_lists([f"label {row}" for row in range(20)])
     pairs = csr_matrix(np.eye(20, dtype=np.float32))
     method = fitted(Astec, raw_X, raw_Y, pairs, neighbors=3, shortlist=1, votes=1.0, **SMALL)
-    found, _ = method._near.ranked_documents(3, lambda _, __, nearness: nearness)
+    found, _ = method._near.rank_documents(3, lambda _, __, nearness: nearness)
     first = [[label for label in (0, 1, 2, 3) if label != row][:3] for row in range(20)]
     assert [sorted(each) for each in found.tolist()] == first
 
@@ -298,14 +297,14 @@ def test_the_shortlist_has_labels_of_near_documents_too(fitted, corpus):
         scored.extend(labels.tolist())
         return nearness
 
-    method._near.ranking(1).of(query[None], noted)
+    Ranking(method._near, 1).of(query[None], noted)
     assert sorted(scored) == sorted({*method._near.pairs[nearest].indices.tolist(), mean})
     assert (few.indices[0] >= 0).all()
 
 
 @pytest.fixture
 def graphs(monkeypatch):
-    """How many HNSW graphs are built, where every search is approximate."""
+    """Record the HNSW graphs that are built; every search is approximate."""
     pytest.importorskip("faiss")
     built = []
     original = search._hnsw

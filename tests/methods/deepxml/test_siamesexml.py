@@ -9,13 +9,17 @@ from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, MethodError, Texts, TopK, UsageError
 from xmcbench.methods.astec import Astec
-from xmcbench.methods.deepxml import classifiers, losses, training
+from xmcbench.methods.deepxml import classifiers, network
 from xmcbench.methods.deepxml.bags import Bags, Tokens
-from xmcbench.methods.deepxml.classifiers import Classifiers, candidate_labels, shortlisted, trained_classifiers
-from xmcbench.methods.deepxml.losses import contrastive_loss
-from xmcbench.methods.deepxml.network import BagEncoder
-from xmcbench.methods.deepxml.products import chosen_products
-from xmcbench.methods.deepxml.training import shuffled, train
+from xmcbench.methods.deepxml.classifiers import (
+    Classifiers,
+    candidate_labels,
+    contrastive_loss,
+    fit_classifiers,
+    list_candidates,
+    select_products,
+)
+from xmcbench.methods.deepxml.network import BagEncoder, shuffle, train
 from xmcbench.methods.dense import search
 from xmcbench.methods.siamesexml import SiameseXML
 
@@ -154,17 +158,17 @@ def test_contrastive_loss_equals_its_transcription(threshold):
 
 @pytest.mark.parametrize(("n", "m", "d"), [(5, 7, 3), (4, 4, 2), (1, 1, 1), (3, 9, 4)])
 def test_chosen_products_and_their_gradients(n, m, d):
-    """Those of all products. Some rows and columns are chosen several times, the last column never."""
+    """Compare with all products. Some rows and columns are chosen several times, the last column never."""
     torch.manual_seed(n)
     left, right = torch.randn(n, d, requires_grad=True), torch.randn(m, d, requires_grad=True)
     rows, columns, factors = torch.randint(n, (30,)), torch.randint(max(1, m - 1), (30,)), torch.randn(30)
     every = left @ right.T
-    found, expected = chosen_products(every.detach(), left, right, rows, columns), every[rows, columns]
+    found, expected = select_products(every.detach(), left, right, rows, columns), every[rows, columns]
     torch.testing.assert_close(found, expected)
     gradients = torch.autograd.grad((expected * factors).sum(), (left, right))
     for wanted in [(left, right), (left,), (right,)]:
         given = [each if any(each is one for one in wanted) else each.detach() for each in (left, right)]
-        found = chosen_products(every.detach(), *given, rows, columns)
+        found = select_products(every.detach(), *given, rows, columns)
         for each, one in zip(wanted, torch.autograd.grad((found * factors).sum(), wanted), strict=True):
             torch.testing.assert_close(one, gradients[0] if each is left else gradients[1])
 
@@ -179,7 +183,7 @@ def test_the_encoder_is_trained_on_the_hardest_documents_of_a_batch(fitted, monk
         found.append((rows, loss_of(rows)))
         return []
 
-    monkeypatch.setattr(training, "train", once)
+    monkeypatch.setattr(network, "train", once)
     raw_X = Texts.from_lists(["red tea cup", "green leaf", "cup of red wine", "blue sky tea"])
     raw_Y = Texts.from_lists(["tea cup", "leaf", "wine", "sky", "red cup", "green"])
     documents = [0, 1, 2, 3, 2, 1]
@@ -199,7 +203,7 @@ def test_the_encoder_is_trained_on_the_hardest_documents_of_a_batch(fitted, monk
 
 
 def test_scores_of_classifiers_are_cosines():
-    """Those of any pairs of documents and labels, and their gradients by differences."""
+    """Compare with cosines computed one by one, and gradients with differences."""
     rng = np.random.default_rng(0)
     documents, start = rng.standard_normal((3, 4)).astype(np.float32), rng.standard_normal((6, 4)).astype(np.float32)
     rows, labels = np.array([0, 0, 1, 2, 2]), np.array([5, 1, 1, 0, 3])
@@ -236,7 +240,7 @@ def test_padding_trains_nothing():
     def trained(candidates, truth):
         options = {"batch": 1, "epochs": 3, "rate": 0.05, "dropout": 0.3, "seed": 0, "device": "cpu"}
         loss = lambda cosines, positive: contrastive_loss(cosines, positive, 0.75, 3.0)  # noqa: E731
-        return trained_classifiers(documents, np.eye(4, 5, dtype=np.float32), candidates, truth, loss, **options)
+        return fit_classifiers(documents, np.eye(4, 5, dtype=np.float32), candidates, truth, loss, **options)
 
     found, curve = trained(labels, true)
     padded, padded_curve = trained(
@@ -251,7 +255,7 @@ def test_a_shortlist_holds_the_nearest_labels():
     rng = np.random.default_rng(0)
     documents, labels = rng.standard_normal((5, 3)).astype(np.float32), rng.standard_normal((6, 3)).astype(np.float32)
     pairs = csr_matrix(np.eye(5, 6, dtype=np.float32) + np.eye(5, 6, 1, dtype=np.float32))
-    candidates, true = shortlisted(documents, labels, pairs, 2, seed=0, device="cpu")
+    candidates, true = list_candidates(documents, labels, pairs, 2, seed=0, device="cpu")
     for row in range(5):
         nearest = {*np.argsort(-(labels @ documents[row]))[:2].tolist()}
         assert {*candidates[row][true[row]].tolist()} == {row, row + 1}
@@ -295,7 +299,7 @@ def test_classifiers_learn_what_they_are_shown():
     documents = np.eye(4, dtype=np.float32)
     labels, true = np.tile(np.arange(4), (4, 1)), np.roll(np.eye(4, dtype=bool), 1, axis=1)
     start = np.full((4, 4), 0.5, np.float32)
-    found, curve = trained_classifiers(
+    found, curve = fit_classifiers(
         documents,
         start,
         labels,
@@ -328,7 +332,7 @@ def test_dropout_of_the_classifiers_leaves_out_values_of_documents(monkeypatch, 
     labels, true = np.zeros((50, 1), np.int64), np.ones((50, 1), bool)
     start = np.eye(1, 400, dtype=np.float32)
     options = {"batch": 50, "epochs": 2, "rate": 0.01, "seed": 0, "device": "cpu"}
-    trained_classifiers(documents, start, labels, true, lambda cosines, _: cosines.sum(), dropout=dropout, **options)
+    fit_classifiers(documents, start, labels, true, lambda cosines, _: cosines.sum(), dropout=dropout, **options)
     first, second = seen
     torch.testing.assert_close(first.norm(dim=1), torch.ones(50))
     assert (first == 0).float().mean().item() == pytest.approx(dropout, abs=0.02)
@@ -338,11 +342,11 @@ def test_dropout_of_the_classifiers_leaves_out_values_of_documents(monkeypatch, 
 def test_a_diverged_training_is_an_error():
     network = torch.nn.Linear(1, 1)
     with pytest.raises(MethodError, match="step 1 is NaN or infinite"):
-        train([(network, 1.0)], shuffled(2, 2, 0), lambda _: network(torch.ones(1)).sum() * math.nan, epochs=1, seed=0)
+        train([(network, 1.0)], shuffle(2, 2, 0), lambda _: network(torch.ones(1)).sum() * math.nan, epochs=1, seed=0)
 
 
 def test_shuffled_batches_hold_every_row_once():
-    batches = shuffled(10, 4, 0)
+    batches = shuffle(10, 4, 0)
     for epoch in (0, 1):
         assert [len(each) for each in batches(epoch)] == [4, 3, 3]
         assert sorted(np.concatenate(batches(epoch))) == list(range(10))
@@ -396,7 +400,7 @@ def test_the_encoder_has_its_own_c_and_d(fitted, corpus, monkeypatch):
         seen.append((c, d, threshold))
         return contrastive_loss(cosines, positive, c, d, threshold)
 
-    monkeypatch.setattr(losses, "contrastive_loss", watched)
+    monkeypatch.setattr(classifiers, "contrastive_loss", watched)
     raw_X, raw_Y, pairs, _ = corpus
     values = {"c": 0.8, "d": 2.0, "classifier_c": 0.6, "classifier_d": 5.0, "threshold": 0.1}
     fitted(SiameseXML, raw_X, raw_Y, pairs, **SMALL, **values)
@@ -405,9 +409,7 @@ def test_the_encoder_has_its_own_c_and_d(fitted, corpus, monkeypatch):
 
 def test_the_seed_shuffles_the_labels(fitted, corpus, monkeypatch):
     seen = []
-    monkeypatch.setattr(
-        training, "shuffled", lambda rows, batch, seed: seen.append(seed) or shuffled(rows, batch, seed)
-    )
+    monkeypatch.setattr(network, "shuffle", lambda rows, batch, seed: seen.append(seed) or shuffle(rows, batch, seed))
     raw_X, raw_Y, pairs, _ = corpus
     fitted(SiameseXML, raw_X, raw_Y, pairs, seed=3, **SMALL)
     assert seen == [3]
@@ -415,7 +417,7 @@ def test_the_seed_shuffles_the_labels(fitted, corpus, monkeypatch):
 
 def test_the_seed_draws_the_documents(fitted, corpus, monkeypatch):
     """Of labels that are shuffled alike."""
-    monkeypatch.setattr(training, "shuffled", lambda rows, batch, seed: shuffled(rows, batch, 0))
+    monkeypatch.setattr(network, "shuffle", lambda rows, batch, seed: shuffle(rows, batch, 0))
     raw_X, raw_Y, pairs, _ = corpus
     taken = {}
 
@@ -435,9 +437,9 @@ def test_the_classifiers_have_batches_of_256(fitted, corpus, monkeypatch):
 
     def watched(*arguments, batch, **options):
         batches.append(batch)
-        return trained_classifiers(*arguments, batch=batch, **options)
+        return fit_classifiers(*arguments, batch=batch, **options)
 
-    monkeypatch.setattr(classifiers, "trained_classifiers", watched)
+    monkeypatch.setattr(classifiers, "fit_classifiers", watched)
     raw_X, raw_Y, pairs, _ = corpus
     fitted(SiameseXML, raw_X, raw_Y, pairs, **SMALL)
     assert batches == [256]
@@ -469,7 +471,7 @@ def test_learning_rates_reach_their_trainings(fitted, corpus, monkeypatch):
         rates.append([rate for _, rate in parts])
         return train(parts, *arguments, **options)
 
-    monkeypatch.setattr(training, "train", watched)
+    monkeypatch.setattr(network, "train", watched)
     monkeypatch.setattr(classifiers, "train", watched)
     raw_X, raw_Y, pairs, _ = corpus
     fitted(SiameseXML, raw_X, raw_Y, pairs, learning_rate=0.03, classifier_rate=0.002, **SMALL)
@@ -513,11 +515,11 @@ def test_score_is_the_fusion_of_embedding_and_classifier(fitted, corpus, monkeyp
     kept = []
 
     def watched(documents, start, *rest, **options):
-        found = trained_classifiers(documents, start, *rest, **options)
+        found = fit_classifiers(documents, start, *rest, **options)
         kept.append((start, found[0]))
         return found
 
-    monkeypatch.setattr(classifiers, "trained_classifiers", watched)
+    monkeypatch.setattr(classifiers, "fit_classifiers", watched)
     raw_X, raw_Y, pairs, new = corpus
     method = fitted(SiameseXML, raw_X, raw_Y, pairs, fusion=fusion, **SMALL)
     found = method.predict(new, k=7)
@@ -536,7 +538,7 @@ def test_own_documents_of_a_label_are_no_negatives(fitted, monkeypatch):
         counted.append(positive.tolist())
         return contrastive_loss(cosines, positive, *rest)
 
-    monkeypatch.setattr(losses, "contrastive_loss", watched)
+    monkeypatch.setattr(classifiers, "contrastive_loss", watched)
     raw_X, raw_Y = Texts.from_lists(["red tea", "green tea"]), Texts.from_lists(["red", "green"])
     values = SMALL | {"classifier_epochs": 0}
     fitted(SiameseXML, raw_X, raw_Y, csr_matrix(np.ones((2, 2), np.float32)), **values)
@@ -592,6 +594,6 @@ def test_a_label_without_a_known_pair_is_no_negative():
     documents = np.eye(3, dtype=np.float32)
     labels = np.concatenate([documents, documents])
     pairs = csr_matrix(np.array([[0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 1, 0], [0, 0, 0, 0, 0, 0]], np.float32))
-    candidates, true = shortlisted(documents, labels, pairs, 6, seed=0, device="cpu")
+    candidates, true = list_candidates(documents, labels, pairs, 6, seed=0, device="cpu")
     assert {*candidates.ravel().tolist()} == {-1, 3, 4}
     assert true.sum() == 2

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from xmcbench import progress
-from xmcbench.methods.deepxml.training import constant, shuffled, train
+from xmcbench.methods.deepxml.network import constant, shuffle, train
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_the_rate_of_each_epoch(parts, monkeypatch, options, shares):
             return step(self, *rest)
 
         monkeypatch.setattr(kind, "step", watched)
-    train(parts, shuffled(4, 2, 0), loss_of(parts), epochs=4, seed=0, **options)
+    train(parts, shuffle(4, 2, 0), loss_of(parts), epochs=4, seed=0, **options)
     for name, rate in (("SparseAdam", 0.3), ("Adam", 0.02)):
         assert [each for kind, each in used if kind == name] == pytest.approx(np.repeat(shares, 2) * rate)
 
@@ -45,7 +45,7 @@ def test_progress_is_reported(parts, monkeypatch):
     monkeypatch.setattr(progress, "steps", lambda *steps: said.append(steps))
     train(
         parts,
-        shuffled(5, 2, 0),
+        shuffle(5, 2, 0),
         loss_of(parts),
         epochs=2,
         seed=0,
@@ -59,7 +59,7 @@ def test_no_epoch_trains_nothing(parts, monkeypatch):
     said = []
     monkeypatch.setattr(progress, "steps", lambda *steps: said.append(steps))
     before = parts[0][0].weight.clone()
-    assert train(parts, shuffled(5, 2, 0), loss_of(parts), epochs=0, seed=0) == []
+    assert train(parts, shuffle(5, 2, 0), loss_of(parts), epochs=0, seed=0) == []
     assert torch.equal(parts[0][0].weight, before)
     assert said == []
 
@@ -67,6 +67,6 @@ def test_no_epoch_trains_nothing(parts, monkeypatch):
 def test_the_curve_has_the_mean_loss_of_each_epoch():
     layer = torch.nn.Linear(1, 1)
     losses = iter([1.0, 2.0, 6.0, 4.0])
-    curve = train([(layer, 0.1)], shuffled(4, 2, 0), lambda _: layer.weight.sum() * 0 + next(losses), epochs=2, seed=0)
+    curve = train([(layer, 0.1)], shuffle(4, 2, 0), lambda _: layer.weight.sum() * 0 + next(losses), epochs=2, seed=0)
     assert curve == [[2, 1.5], [4, 5.0]]
     assert not layer.training

@@ -96,7 +96,7 @@ def test_each_machine_searches_its_queries(artifacts, monkeypatch, number):
 
     def searched(worthwhile):
         monkeypatch.setitem(distributed.WORTHWHILE, "cpu", worthwhile)
-        parts = distributed.distributed_top_k(queries, items, 70, artifacts=artifacts, device="cpu", processes=1)
+        parts = distributed.search_on_machines(queries, items, 70, artifacts=artifacts, device="cpu", processes=1)
         return TopK.joined(parts, 70, len(queries))
 
     for found in (searched(0), searched(10**9)):

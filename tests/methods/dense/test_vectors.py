@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xmcbench.methods.dense import vectors
-from xmcbench.methods.dense.vectors import mapped
+from xmcbench.methods.dense.vectors import map_array
 
 
 @pytest.fixture(params=["the system", "writing"])
@@ -23,7 +23,7 @@ def room(request, monkeypatch):
 
 @pytest.mark.parametrize("shape", [(0, 3), (7, 3), (250, 2), (251, 2)])
 def test_a_file_has_room_for_all_rows(room, tmp_path, shape):
-    made = mapped(tmp_path / "rows", shape, np.dtype(np.float32))
+    made = map_array(tmp_path / "rows", shape, np.dtype(np.float32))
     assert made.shape == shape
     assert not made.any()
     if made.size:
@@ -40,4 +40,4 @@ def test_no_room(room, tmp_path, monkeypatch):
     else:
         monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OSError, match="No space left"):
-        mapped(tmp_path / "rows", (7, 3), np.dtype(np.float32))
+        map_array(tmp_path / "rows", (7, 3), np.dtype(np.float32))

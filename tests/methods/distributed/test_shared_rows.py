@@ -8,11 +8,10 @@ import psutil
 import pytest
 
 from xmcbench import Artifacts, MethodError
-from xmcbench.methods.dense.vectors import mapped, temporary_vectors
-from xmcbench.methods.distributed import exchange, rows
+from xmcbench.methods.dense.vectors import map_array, temporary_vectors
+from xmcbench.methods.distributed import processes
 from xmcbench.methods.distributed.machines import Machines
-from xmcbench.methods.distributed.processes import run_in_processes
-from xmcbench.methods.distributed.rows import write_rows
+from xmcbench.methods.distributed.processes import run_in_processes, write_rows
 
 
 class Killed:
@@ -37,7 +36,7 @@ def two_machines():
 
 
 def test_a_killed_process_is_one_error(tmp_path, monkeypatch):
-    monkeypatch.setitem(rows.WORTHWHILE, "cpu", 0)
+    monkeypatch.setitem(processes.WORTHWHILE, "cpu", 0)
     before = set(psutil.Process().children(recursive=True))
     shape, dtype = (4, 2), np.dtype(np.float32)
     with (
@@ -61,9 +60,9 @@ def test_machines_that_work_on_different_cells(two_machines, tmp_path):
     owned = [np.array([0, 2]), np.array([1])]
 
     def take_part(machines):
-        out = mapped(tmp_path / f"{machines.number}.bin", (3, 2), np.dtype(np.float32))
+        out = map_array(tmp_path / f"{machines.number}.bin", (3, 2), np.dtype(np.float32))
         with pytest.raises(MethodError, match="other machines: the machines do not work on the same cell"):
-            exchange.exchange(machines, out, owned, f"cell {machines.number}")
+            processes.exchange(machines, out, owned, f"cell {machines.number}")
         return out.tolist()
 
     with ThreadPoolExecutor(2) as pool:
@@ -79,19 +78,19 @@ def test_machines_with_other_processes_do_not_share_the_same_way():
         (shape, dtype, [np.array([0, 1]), np.array([2, 3])], "rows"),
         (shape, dtype, owned, "other rows"),
     ]
-    first = exchange._summary(shape, dtype, owned, "rows")
-    assert len({first, *(exchange._summary(*other) for other in others)}) == 6
-    assert exchange._summary(shape, dtype, [each.copy() for each in owned], "rows") == first
+    first = processes._summary(shape, dtype, owned, "rows")
+    assert len({first, *(processes._summary(*other) for other in others)}) == 6
+    assert processes._summary(shape, dtype, [each.copy() for each in owned], "rows") == first
 
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_machine_that_nobody_joins(two_machines, tmp_path, monkeypatch, number):
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "")  # put back afterwards
-    mapped(tmp_path / "rows", (3, 2), np.dtype(np.float32))
+    map_array(tmp_path / "rows", (3, 2), np.dtype(np.float32))
     owned = [np.array([0, 2]), np.array([1])]
     with pytest.raises(MethodError, match="another machine did not do the same within 0.01 minutes") as caught:
-        exchange._exchange(0, two_machines[number], tmp_path / "rows", (3, 2), np.dtype(np.float32), owned, "rows", 0.6)
+        processes._exchange(0, two_machines[number], tmp_path / "rows", (3, 2), np.dtype(np.float32), owned, "r", 0.6)
     assert "runs folders" in caught.value.hint
 
 
@@ -101,7 +100,7 @@ def test_no_rows_and_one_process():
             assert (share, count, device) == (0, 1, "cpu")
             out[:] = 1
 
-    for count, processes in ((0, 3), (2, 1), (2, 3)):
+    for count, several in ((0, 3), (2, 1), (2, 3)):
         out = np.zeros((count, 2), np.float32)
-        write_rows(Alone(), out, processes, "cpu")
+        write_rows(Alone(), out, several, "cpu")
         assert out.all()

@@ -122,7 +122,7 @@ def side_by_side():
 
 @pytest.fixture
 def volta(monkeypatch):
-    """What is chosen on a V100, which multiplies float16 faster than float32 and only emulates bfloat16.
+    """Choose as on a V100, which multiplies float16 faster than float32 and only emulates bfloat16.
 
     The network stays on the CPU.
     """
@@ -132,7 +132,7 @@ def volta(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 0))
-    original = hardware.chosen_precision
+    original = hardware.choose_precision
     return lambda precision, device: original(precision, "cuda")
 
 

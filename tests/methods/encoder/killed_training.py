@@ -12,7 +12,7 @@ def run(artifacts_root, checkpoint, killed_at=None):
     from xmcbench.methods.encoder.contrastive import TwoViews
     from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
     from xmcbench.methods.encoder.tokens import TokenStore
-    from xmcbench.methods.encoder.trained import trained
+    from xmcbench.methods.encoder.tower import train_shared
     from xmcbench.methods.encoder.training import TrainingPlan
 
     class Killed(TwoViews):
@@ -25,7 +25,7 @@ def run(artifacts_root, checkpoint, killed_at=None):
     store = TokenStore.of(artifacts, texts, open_tokenizer(Path(checkpoint)), 16)
     encoder = open_encoder(Path(checkpoint), "native", seed=0, projection=True)
     plan = TrainingPlan(120, 1e-3, seed=5, checkpoint_s=0.0)
-    note = trained(artifacts, encoder, Killed(store, store, 4, 0.05, 5), plan, {"kind": "test"}, "cpu")
+    note = train_shared(artifacts, encoder, Killed(store, store, 4, 0.05, 5), plan, {"kind": "test"}, "cpu")
     return encoder.weights(), note
 
 

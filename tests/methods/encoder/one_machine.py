@@ -9,12 +9,12 @@ import numpy as np
 
 from xmcbench import Artifacts, Texts, TopK
 from xmcbench.methods.dense import distributed
-from xmcbench.methods.distributed import rows
+from xmcbench.methods.distributed import processes
 from xmcbench.methods.encoder.contrastive import TwoViews
 from xmcbench.methods.encoder.encoding import shared_embeddings
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
-from xmcbench.methods.encoder.trained import trained
+from xmcbench.methods.encoder.tower import train_shared
 from xmcbench.methods.encoder.training import TrainingPlan
 
 WORDS = ("apple", "bridge", "candle", "desert", "engine")
@@ -43,7 +43,9 @@ def run(root, checkpoint, killed_at=None):
         encoder = open_encoder(Path(checkpoint), "native", seed=0)
         task = Killed(store, store, 4, 0.05, seed)
         task.at = killed_at
-        notes.append(trained(artifacts, encoder, task, TrainingPlan(6, 1e-3, seed=seed, checkpoint_s=0.0), {}, "cpu"))
+        notes.append(
+            train_shared(artifacts, encoder, task, TrainingPlan(6, 1e-3, seed=seed, checkpoint_s=0.0), {}, "cpu")
+        )
         weights |= {f"{seed}/{name}": each for name, each in encoder.weights().items()}
     return weights | embedded(artifacts, encoder, checkpoint), notes
 
@@ -53,14 +55,14 @@ def embedded(artifacts, encoder, checkpoint):
     lines = [f"the {a} sees {b} and {c}" * 3 for a in WORDS for b in WORDS for c in WORDS]
     store = TokenStore.of(artifacts, Texts.from_lists(lines), open_tokenizer(Path(checkpoint)), 32)
     vectors = shared_embeddings(artifacts, encoder, store, {})
-    parts = distributed.distributed_top_k(vectors, vectors[:20], 3, artifacts=artifacts, device="cpu", processes=1)
+    parts = distributed.search_on_machines(vectors, vectors[:20], 3, artifacts=artifacts, device="cpu", processes=1)
     found = TopK.joined(parts, 3, len(vectors))
     return {"vectors": vectors, "indices": found.indices, "scores": found.scores}
 
 
 if __name__ == "__main__":
     root, checkpoint, killed_at = sys.argv[1:]
-    rows.WORTHWHILE["cpu"] = distributed.WORTHWHILE["cpu"] = 0
+    processes.WORTHWHILE["cpu"] = distributed.WORTHWHILE["cpu"] = 0
     weights, notes = run(root, checkpoint, int(killed_at) if killed_at else None)
     resumed = [note["resumed_at"] for note in notes]
     np.savez(Path(root, "end.npz"), **weights, processes=notes[0]["processes"], resumed=resumed)

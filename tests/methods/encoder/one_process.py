@@ -34,10 +34,8 @@ def _task(folder, kind):
     from xmcbench.methods.encoder.cloze import ContextPairs
     from xmcbench.methods.encoder.contrastive import KnownPairs, Replayed, TwoViews
     from xmcbench.methods.encoder.tokens import TokenStore
-    from xmcbench.methods.maclr.first_stage import FirstStage, Regularization, Sources
-    from xmcbench.methods.maclr.own_titles import OwnTitles
-    from xmcbench.methods.maclr.pseudo_pairs import PseudoPairs
-    from xmcbench.methods.maclr.schedule import ClusterSchedule
+    from xmcbench.methods.maclr.first_stage import ClusterSchedule, FirstStage, Regularization, Sources
+    from xmcbench.methods.maclr.pseudo_pairs import OwnTitles, PseudoPairs
     from xmcbench.methods.maclr.second_stage import HardNegatives, SecondStage, SoftTargets
 
     instances, labels = (TokenStore(Path(line), 0) for line in (folder / "stores.txt").read_text().split())

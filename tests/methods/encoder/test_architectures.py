@@ -43,7 +43,7 @@ FRAMEWORKS = {"torch", "transformers", "tokenizers", "accelerate", "safetensors"
 
 
 def imported(words, folder):
-    """What a run of the command line imports, and what it prints."""
+    """Return the modules that a run of the command line imports, and its output."""
     command = [sys.executable, "-X", "importtime", "-m", "xmcbench", *map(str, words)]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr

@@ -128,9 +128,9 @@ def hub(monkeypatch, tmp_path):
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    hub_module._asked.cache_clear()
+    hub_module._ask.cache_clear()
     yield answers
-    hub_module._asked.cache_clear()
+    hub_module._ask.cache_clear()
 
 
 def test_a_hub_that_has_the_weights_is_enough(hub):

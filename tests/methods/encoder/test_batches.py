@@ -1,4 +1,4 @@
-"""Which texts are computed side by side, and their padding."""
+"""Texts that are computed side by side, and their padding."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmcbench.methods.encoder.batches import by_length, least_cost, padded, training_batches
+from xmcbench.methods.encoder.batches import by_length, least_cost, pad_texts, split_step
 
 LENGTHS = st.lists(st.integers(0, 60), max_size=24).map(lambda each: np.array(each, np.int32))
 
@@ -31,13 +31,13 @@ def test_batches_of_least_cost_hold_every_row_once_within_the_budget(lengths, bu
 
 
 def cost(batches, lengths, launches):
-    """What batches cost: their tokens, padding included, in multiples of 8, and the launches of each."""
+    """Cost of batches: their tokens, padding included, in multiples of 8, and the launches of each."""
     return sum(len(each) * max(8, -(-int(lengths[each].max()) // 8) * 8) + launches for each in batches)
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=9), st.integers(0, 500))
 def test_no_other_cut_costs_less(lengths, launches):
-    """Where everything fits into a batch, against all ways to cut the texts in their order of length."""
+    """Everything fits into a batch; compared with all ways to cut the texts in their order of length."""
     lengths = np.array(lengths, np.int32)
     order = np.argsort(-lengths, kind="stable")
     cuts = itertools.product([False, True], repeat=len(order) - 1)
@@ -62,27 +62,27 @@ def test_full_batches_count_their_launches():
 def test_documents_and_titles_of_a_step():
     """Apart on a GPU as long as the padding would cost more than the launches; within the budget on the CPU."""
     lengths = np.array([288, 16] * 256)
-    assert [len(each) for each in training_batches(lengths, "cuda")] == [256, 256]
-    assert [len(each) for each in training_batches(lengths[:64], "cuda")] == [64]
-    assert [len(each) for each in training_batches(lengths, "cuda", 288 * 128)] == [128, 128, 256]
-    assert [len(each) for each in training_batches(lengths, "cpu")] == [7] * 37 + [128, 125]
+    assert [len(each) for each in split_step(lengths, "cuda")] == [256, 256]
+    assert [len(each) for each in split_step(lengths[:64], "cuda")] == [64]
+    assert [len(each) for each in split_step(lengths, "cuda", 288 * 128)] == [128, 128, 256]
+    assert [len(each) for each in split_step(lengths, "cpu")] == [7] * 37 + [128, 125]
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_step_of_nothing(device):
-    assert training_batches(np.empty(0, np.int32), device) == []
+    assert split_step(np.empty(0, np.int32), device) == []
 
 
 def test_padding():
-    ids, mask = padded([np.array([2, 9, 3]), np.array([2, 3])], pad=1)
+    ids, mask = pad_texts([np.array([2, 9, 3]), np.array([2, 3])], pad=1)
     assert ids.tolist() == [[2, 9, 3], [2, 3, 1]]
     assert mask.tolist() == [[True, True, True], [True, True, False]]
 
 
 def test_texts_without_a_token_are_padding():
     """A tokenizer may have no special tokens. A network cannot read a batch without a column."""
-    ids, mask = padded([np.empty(0, np.int32)] * 2, pad=1)
+    ids, mask = pad_texts([np.empty(0, np.int32)] * 2, pad=1)
     assert (ids.tolist(), mask.tolist()) == ([[1], [1]], [[False], [False]])
-    ids, mask = padded([np.empty(0, np.int32), np.array([7])], pad=1)
+    ids, mask = pad_texts([np.empty(0, np.int32), np.array([7])], pad=1)
     assert (ids.tolist(), mask.tolist()) == ([[1], [7]], [[False], [True]])
     assert by_length(np.array([0, 0, 3]), 3)[0].tolist() == [2]

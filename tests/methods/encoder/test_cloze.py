@@ -52,7 +52,7 @@ def test_which_documents_have_a_context(artifacts, checkpoint):
 
 
 def test_visits_in_another_process(artifacts, checkpoint):
-    """What a spawned process is handed maps the same files and draws the same contexts."""
+    """The object that a spawned process receives maps the same files and draws the same contexts."""
     texts = Texts.from_lists(["apple"] * 3, [" ".join(["The apple."] * 9), "The old. The new.", "An apple. So."])
     options = {"context_length": 32, "title_length": 8, "min_sentences": 2, "title_dropout": 0.5, "seed": 0}
     drawn = context_pairs(artifacts, texts, (open_tokenizer(checkpoint()),) * 2, **options)

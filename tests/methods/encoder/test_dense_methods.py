@@ -125,7 +125,7 @@ def test_simcse_under_the_head_of_the_paper(run, checkpoint, stories):
 
 
 def test_simcse_is_fine_tuned_without_its_projection(run, checkpoint, stories):
-    """What is trained on the pairs is what ranks, as in the other methods."""
+    """The weights trained on the pairs rank, as in the other methods."""
     found = []
     for kind in (SentBERT, SimCSE):
         values = {**values_of(kind, checkpoint(dropout=0.0)), "finetune_share": None}

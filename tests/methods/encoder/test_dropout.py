@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertForMaskedLM
 
-from xmcbench.methods.encoder.dropout import CheapDropout, cheap_dropout
+from xmcbench.methods.encoder.network import CheapDropout, cheap_dropout
 from xmcbench.methods.encoder.opening import open_encoder
 from xmcbench.methods.encoder.scratch import MaskedLanguageModel
 

@@ -193,7 +193,7 @@ def test_the_length_of_a_route(model, predicted, stories, checkpoint, asked, cut
 
 
 def test_a_short_route_stays_short(model, stories, checkpoint):
-    """Where it is shorter than what is asked for, and in another process."""
+    """Its own length is shorter than the one asked for; checked in another process too."""
     from sentence_transformers.base.modules import Router
     from sentence_transformers.sentence_transformer import modules
 
@@ -204,7 +204,7 @@ def test_a_short_route_stays_short(model, stories, checkpoint):
     folder, _ = model(Router.for_query_document(*routes))
     for max_length, cut in ((20, (9, 20)), (8, (8, 8)), (None, (9, 40))):
         found = opened(folder, max_length=max_length)
-        for each in (found, found.reloaded("cpu")):
+        for each in (found, found.reload("cpu")):
             assert each.length == dict(zip(("query", "document"), cut, strict=True))
             sides = each.model[0].sub_modules
             assert tuple(sides[name][0].max_seq_length for name in ("query", "document")) == cut
@@ -416,7 +416,7 @@ def test_16_bit_weights(model, ranked, precision):
 
 
 def test_a_gpu_without_bfloat16_takes_float16(model, ranked, monkeypatch, volta):
-    monkeypatch.setattr("xmcbench.methods.embedder.model.chosen_precision", volta)
+    monkeypatch.setattr("xmcbench.methods.embedder.model.choose_precision", volta)
     folder, _ = model()
     found, method = ranked(folder, precision="auto")
     assert method.notes["model"]["precision"] == "fp16"

@@ -9,7 +9,7 @@ import torch
 
 from xmcbench import Texts, Unavailable, XmcbenchError, progress
 from xmcbench.methods.dense.search import top_k
-from xmcbench.methods.distributed import rows
+from xmcbench.methods.distributed import processes
 from xmcbench.methods.encoder import hardware
 from xmcbench.methods.encoder.encoding import StoreRows, encode, shared_embeddings, temporary_embeddings
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
@@ -93,7 +93,7 @@ def test_some_rows(prepared):
 @pytest.mark.slow
 def test_several_processes_write_the_same_vectors(artifacts, checkpoint, stories, monkeypatch):
     """Two batches: a third process has none."""
-    monkeypatch.setitem(rows.WORTHWHILE, "cpu", 0)
+    monkeypatch.setitem(processes.WORTHWHILE, "cpu", 0)
     texts = Texts.from_lists([*stories[0]] * 4)
     store = TokenStore.of(artifacts, texts, open_tokenizer(checkpoint()), 32)
     encoder = open_encoder(checkpoint(), "native", 0)
@@ -111,7 +111,7 @@ def test_several_processes_write_the_same_vectors(artifacts, checkpoint, stories
         np.testing.assert_allclose(found, expected, atol=1e-6)
         assert np.array_equal(top_k(found, found, 5).indices, top_k(expected, expected, 5).indices)
     monkeypatch.undo()
-    monkeypatch.setattr(rows, "run_in_processes", None)
+    monkeypatch.setattr(processes, "run_in_processes", None)
     with temporary_embeddings(encoder, store, artifacts, processes=2) as found:
         assert np.array_equal(found, expected), "few texts are not worth a process"
 
@@ -164,18 +164,18 @@ def test_no_room_for_the_embeddings(artifacts, prepared):
 def test_more_processes_than_gpus(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert [hardware.chosen_device("auto", 2), hardware.chosen_device("cpu", 3)] == ["cuda", "cpu"]
+    assert [hardware.choose_device("auto", 2), hardware.choose_device("cpu", 3)] == ["cuda", "cpu"]
     with pytest.raises(Unavailable, match="3 processes need a GPU each, but only 2 found") as raised:
-        hardware.chosen_device("auto", 3)
+        hardware.choose_device("auto", 3)
     assert "--processes 2" in raised.value.hint
 
 
 def test_bf16_where_the_processor_has_it(monkeypatch):
     monkeypatch.setattr(hardware, "_cpu_flags", lambda: {"avx2", "avx512_bf16"})
-    assert hardware.chosen_precision("auto", "cpu") == "bf16"
-    assert hardware.chosen_precision("fp32", "cpu") == "fp32"
+    assert hardware.choose_precision("auto", "cpu") == "bf16"
+    assert hardware.choose_precision("fp32", "cpu") == "fp32"
     monkeypatch.setattr(hardware, "_cpu_flags", lambda: {"avx2"})
-    assert hardware.chosen_precision("auto", "cpu") == "fp32"
+    assert hardware.choose_precision("auto", "cpu") == "fp32"
 
 
 def test_a_processor_that_no_file_tells_computes_in_float32(monkeypatch):
@@ -183,7 +183,7 @@ def test_a_processor_that_no_file_tells_computes_in_float32(monkeypatch):
         raise FileNotFoundError(path)
 
     monkeypatch.setattr(hardware.Path, "read_text", missing)
-    assert hardware.chosen_precision("auto", "cpu") == "fp32"
+    assert hardware.choose_precision("auto", "cpu") == "fp32"
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ from xmcbench.data.dataset import Dataset
 from xmcbench.methods.deepxml.bags import Tokens
 from xmcbench.methods.dense.vectors import shared_vectors
 from xmcbench.methods.embedder.model import EmbeddingModel
-from xmcbench.methods.encoder import cloze, scratch, trained
+from xmcbench.methods.encoder import cloze, scratch, tower
+from xmcbench.methods.encoder.cloze import splitter
 from xmcbench.methods.encoder.encoding import shared_embeddings
-from xmcbench.methods.encoder.sentences import splitter
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.tower import Tower
 from xmcbench.methods.encoder.training import History, TrainingPlan
@@ -39,7 +39,6 @@ from xmcbench.methods.ngame import NGAME
 from xmcbench.methods.rts import RTS
 from xmcbench.methods.sentbert import SentBERT
 from xmcbench.methods.simcse import SimCSE
-from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
 from xmcbench.methods.sparse.features import TfidfFeatures
 from xmcbench.methods.xr_transformer import XRTransformer
 from xmcbench.records import Cell
@@ -65,20 +64,20 @@ FLOAT32, FLOAT16 = np.dtype(np.float32), np.dtype(np.float16)
 OTHER_TFIDF = {"raw_X": OTHER_X, "raw_Y": OTHER_Y, "recipe": "pecos", "ngrams": 1, "max_df": 0.5}
 
 
-@case("methods.sparse.features:TfidfFeatures.shared", "tfidf", TfidfFeatures.shared, **OTHER_TFIDF)
-def _(world, raw_X=X, raw_Y=Y, recipe="sklearn", ngrams=2, max_df=1.0):
-    TfidfFeatures.shared(world.store, raw_X, raw_Y, recipe, ngrams, max_df)
+@case("methods.sparse.features:TfidfFeatures.shared", "tfidf", TfidfFeatures.shared, **OTHER_TFIDF, analyzer="german")
+def _(world, raw_X=X, raw_Y=Y, recipe="sklearn", ngrams=2, max_df=1.0, analyzer=None):
+    TfidfFeatures.shared(world.store, raw_X, raw_Y, recipe, ngrams, max_df, analyzer)
 
 
 @case(
-    "methods.sparse.analyzed:AnalyzedFeatures.shared",
+    "methods.sparse.features:TfidfFeatures.shared",
     "analyzed-tfidf",
-    AnalyzedFeatures.shared,
+    TfidfFeatures.shared,
     **OTHER_TFIDF,
     analyzer="german",
 )
 def _(world, raw_X=X, raw_Y=Y, recipe="sklearn", ngrams=2, max_df=1.0, analyzer="english"):
-    AnalyzedFeatures.shared(world.store, raw_X, raw_Y, recipe, ngrams, max_df, analyzer)
+    TfidfFeatures.shared(world.store, raw_X, raw_Y, recipe, ngrams, max_df, analyzer)
 
 
 @case(
@@ -98,7 +97,7 @@ def _(world, raw_X=X, raw_Y=Y, **values):
     world.fitted(LabelExpansion, raw_X, raw_Y, **values)
 
 
-@case("methods.glove:GloVe._given", "word-vectors", content="2 2\na 1 2\nthe 1 3\n", max_words=6)
+@case("methods.glove:GloVe._read_given", "word-vectors", content="2 2\na 1 2\nthe 1 3\n", max_words=6)
 def _(world, content="2 2\na 1 2\nthe 1 2\n", max_words=5):
     world.fitted(GloVe, X, Y, vectors=str(world.file("vectors.txt", content)), max_words=max_words)
 
@@ -114,7 +113,7 @@ def _(world, identity=1, dtype=FLOAT32):
 
 
 class FakeEncoder(SimpleNamespace):
-    """What a key takes of an encoder."""
+    """The attributes of an encoder that a key has."""
 
     head, form, precision, weights, width = "native", ["bert"], "fp32", "a", 4
     cached_tokens, recomputed_layers, device = None, False, "cpu"
@@ -172,9 +171,9 @@ class FakeStore(list):
 def _(world, texts=X, side="instance", dtype=FLOAT32, **fields):
     model = {"sha256": "a", "backend": "torch", "precision": "fp32", "device": "cpu", "width": 4, "length": 9}
     model |= {"similarity": "cosine", "prompts": {"instance": "a", "label": "a"}, **fields}
-    EmbeddingModel.shared(
-        SimpleNamespace(**model, _writer=lambda *_: world.checkpoint), world.store, texts, side, dtype
-    )
+    fake = SimpleNamespace(**model, _writer=lambda *_: world.checkpoint)
+    fake._facts = partial(EmbeddingModel._facts, fake)
+    EmbeddingModel.shared(fake, world.store, texts, side, dtype)
 
 
 class FakeTokenizer:
@@ -207,7 +206,7 @@ def _(world, texts=X, tokenizer="a", max_length=9, titles=False):
     TokenStore.of(world.store, texts, FakeTokenizer(tokenizer), max_length, titles)
 
 
-@case("methods.encoder.sentences:splitter", "punkt", raw_X=OTHER_X)
+@case("methods.encoder.cloze:splitter", "punkt", raw_X=OTHER_X)
 def _(world, raw_X=X):
     splitter("punkt", world.store, raw_X)
 
@@ -237,7 +236,7 @@ def contexts(
 
 
 DRAWN = {"raw_X": X.take(np.arange(5)), "min_sentences": 2, "title_dropout": 0.2, "seed": 1, "sentences": "punkt"}
-case("methods.encoder.cloze:_repeated", "contexts", **DRAWN, stops=False)(contexts)
+case("methods.encoder.cloze:_find_repeated", "contexts", **DRAWN, stops=False)(contexts)
 case(
     "methods.encoder.cloze:context_pairs",
     "tokens",
@@ -285,12 +284,12 @@ def training(world, keep=True, identity=1, device="cpu", processes=1, **values):
     plan = {name: values.pop(name) for name in list(values) if hasattr(PLAN, name)}
     encoder = FakeEncoder(**values)
     plan, task = replace(PLAN, **plan), Frequent()
-    trained.trained(world.store, encoder, task, plan, {"a": identity}, device, processes, keep)
+    tower.train_shared(world.store, encoder, task, plan, {"a": identity}, device, processes, keep)
 
 
 PLAN = TrainingPlan(2, 1e-3)
-case("methods.encoder.trained:trained", "training", **OTHER_TRAINING)(training)
-case("methods.encoder.trained:trained.build", "unfinished training", **OTHER_TRAINING)(partial(training, keep=False))
+case("methods.encoder.tower:train_shared", "training", **OTHER_TRAINING)(training)
+case("methods.encoder.tower:train_shared.build", "unfinished training", **OTHER_TRAINING)(partial(training, keep=False))
 
 # The precision by name: with auto it would be that of this machine's hardware.
 SHORT = {"precision": "fp32", "instance_length": 24, "label_length": 16}
@@ -405,14 +404,14 @@ learned(
     {"negatives": "all", "finetune_balanced": True},
 )
 learned(
-    "methods.ngame:NGAME._train_on_pairs",
+    "methods.encoder.dual_encoder:DualEncoder._train_on_pairs",
     "unfinished training",
     NGAME,
     ON_PAIRS,
     {"cluster_size": 3, "clusters_updated_every": 2, "pair_loss": "contrastive", "margin": 0.2, "hardest": 2},
 )
 learned(
-    "methods.xr_transformer.method:XRTransformer._finetuned",
+    "methods.xr_transformer.method:XRTransformer._finetune_levels",
     "unfinished training",
     XRTransformer,
     {
@@ -450,9 +449,9 @@ def _(world, raw_X=X, raw_Y=Y, depth=2):
     pseudo_pairs.bm25_ranking(world.store, raw_X, raw_Y, depth)
 
 
-@case("methods.maclr.pseudo_pairs:kept_ranking", "nearest", identity=2)
+@case("methods.maclr.pseudo_pairs:share_ranking", "nearest", identity=2)
 def _(world, identity=1):
-    pseudo_pairs.kept_ranking(world.store, {"a": identity}, world.fitted, 6, 2)
+    pseudo_pairs.share_ranking(world.store, {"a": identity}, world.fitted, 6, 2)
 
 
 class Frequent(Method):
@@ -569,7 +568,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def world(folder, tmp_path, monkeypatch, checkpoint, stories):
-    """What cases make keys of, and the keys that they have made."""
+    """The store, texts and files that cases make keys of."""
 
     def fitted(cls, raw_X, raw_Y, pairs=None, seed=0, **values):
         method = cls(**values)
@@ -590,7 +589,7 @@ def world(folder, tmp_path, monkeypatch, checkpoint, stories):
                 each.add_(0.01 * torch.randn_like(each))
         return History(plan.steps)
 
-    monkeypatch.setattr(trained, "train", train)
+    monkeypatch.setattr(tower, "train", train)
     monkeypatch.setenv("XMCBENCH_CACHE", str(tmp_path / "cache"))
     other = shutil.copytree(checkpoint(), tmp_path / "other")
     weights = load_file(other / "model.safetensors")

@@ -5,9 +5,8 @@ import pytest
 import torch
 from scipy.sparse import csr_matrix, random
 
-from xmcbench.methods.encoder.epochs import BalancedEpochs
-from xmcbench.methods.encoder.fine_tuning import effort, held_out_labels
-from xmcbench.methods.encoder.label_retrieval import label_retrieval
+from xmcbench.methods.encoder.batches import BalancedEpochs
+from xmcbench.methods.encoder.fine_tuning import effort, hold_out_labels, label_retrieval
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.sentbert import SentBERT
@@ -68,15 +67,15 @@ def test_balanced_draws_take_every_label_once():
 
 def test_held_out_labels_are_not_trained_on():
     pairs = random(60, 5000, 0.001, "csr", random_state=0)
-    training, held_out, candidates = held_out_labels(pairs, seed=0)
+    training, held_out, candidates = hold_out_labels(pairs, seed=0)
     assert ((training + held_out) != pairs).nnz == 0
     assert not set(training.indices) & set(held_out.indices)
     assert len(set(held_out.indices)) == len(set(pairs.indices)) // 5 > 20
     assert set(pairs.indices) < set(candidates.tolist())
     assert len(candidates) == len(set(pairs.indices)) + 2000
     assert candidates.tolist() == sorted(set(candidates.tolist()))
-    assert set(held_out_labels(pairs, seed=1)[1].indices) != set(held_out.indices)
-    assert held_out_labels(pairs_of_labels(4, 9), seed=0)[1].nnz == 0
+    assert set(hold_out_labels(pairs, seed=1)[1].indices) != set(held_out.indices)
+    assert hold_out_labels(pairs_of_labels(4, 9), seed=0)[1].nnz == 0
 
 
 def test_label_retrieval(artifacts, checkpoint, stories):
@@ -103,7 +102,7 @@ def test_label_retrieval(artifacts, checkpoint, stories):
 
 def test_labels_that_were_trained_on_are_no_rivals(monkeypatch):
     """Two instances, labels 0 to 4 by falling score: the true ones are 2 and 3, the known ones 0, and 0 and 1."""
-    from xmcbench.methods.encoder import label_retrieval as module
+    from xmcbench.methods.encoder import fine_tuning as module
 
     vectors = {"instances": [[1, 0], [1, 0]], "labels": [[0.9, 0], [0.8, 0], [0.7, 0], [0.6, 0], [0.5, 0]]}
 
@@ -119,7 +118,7 @@ def test_labels_that_were_trained_on_are_no_rivals(monkeypatch):
 
 def test_the_share_is_chosen_on_held_out_labels(checkpoint, stories, monkeypatch):
     """The best of the shares, with the weights before it untouched; half where too few labels are known."""
-    from xmcbench.methods.encoder import label_retrieval as module
+    from xmcbench.methods.encoder import fine_tuning as module
 
     values = {"finetune_steps": 4, "finetune_batch": 8, "finetune_rate": 1e-3, "instance_length": 24}
     asked = []

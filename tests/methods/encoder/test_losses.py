@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from xmcbench.methods.encoder.losses import contrastive_loss, in_batch
+from xmcbench.methods.encoder.contrastive import contrastive_loss, in_batch
 
 
 def literal(logits, positives, ignored):

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from xmcbench import Artifacts, MethodError, Texts, TopK, UsageError
+from xmcbench.methods.encoder import fine_tuning
 from xmcbench.methods.ict import ICT
-from xmcbench.methods.maclr import MACLR, title_retrieval
+from xmcbench.methods.maclr import MACLR
 from xmcbench.methods.rts import RTS
 from xmcbench.methods.simcse import SimCSE
 
@@ -111,15 +112,15 @@ def test_the_ablation_is_the_papers():
 
 def test_rows_share_stage_one(run, stories, tmp_path, monkeypatch):
     """Rows 4 to 7 train Stage I once, and rows 2 and 4 make the first clusters once."""
-    from xmcbench.methods.encoder import trained
+    from xmcbench.methods.encoder import tower
 
-    trainings, original = [], trained.train
+    trainings, original = [], tower.train
 
     def counted(network, task, *arguments):
         trainings.append(type(task).__name__)
         return original(network, task, *arguments)
 
-    monkeypatch.setattr(trained, "train", counted)
+    monkeypatch.setattr(tower, "train", counted)
     store, alone = Artifacts(tmp_path), {}
     for row in "4567":
         run(stories, store=store, **MACLR.ablation[row])
@@ -282,16 +283,16 @@ def test_pseudo_pairs_of_each_source(trained, numbered, values, sources):
 
 def read_by(task, corpus, values, most):
     """The numbers of the documents that a task reads; there are as many as its steps can visit."""
-    from xmcbench.methods.maclr.second_stage import visited
+    from xmcbench.methods.maclr.second_stage import draw_visited
 
     steps = values.get("pseudo_steps", TINY["pseudo_steps"])
-    rows = visited(30, np.empty(0, np.int64), steps * SHARED["batch"] * most, 0)
+    rows = draw_visited(30, np.empty(0, np.int64), steps * SHARED["batch"] * most, 0)
     assert len(task._instances) == len(rows) == min(30, steps * SHARED["batch"] * most)
     return rows
 
 
 def own_titles(read, values):
-    """Whether a label is the title of a document that is read, and therefore left out."""
+    """Return whether each label is the title of a document that is read, and therefore left out."""
     titles = np.array([[f"{THINGS[row % 10]} story" == label for label in LABELS] for row in read])
     return titles & (not values.get("pseudo_own_title", True))
 
@@ -388,7 +389,7 @@ def test_rows_of_one_budget_embed_as_many_texts():
 def test_what_a_step_of_maclr_embeds(run, stories, monkeypatch):
     """The number in a row's name is the number of texts that are embedded with a gradient."""
     from xmcbench.methods.encoder import contrastive
-    from xmcbench.methods.maclr import views
+    from xmcbench.methods.maclr import first_stage
 
     counted = []
 
@@ -396,9 +397,9 @@ def test_what_a_step_of_maclr_embeds(run, stories, monkeypatch):
         counted.append(sum(len(rows) for _, rows in parts))
         return contrastive_embedded(network, parts, device)
 
-    contrastive_embedded = contrastive.embedded
-    for module in (contrastive, views):
-        monkeypatch.setattr(module, "embedded", count)
+    contrastive_embedded = contrastive.embed_parts
+    for module in (contrastive, first_stage):
+        monkeypatch.setattr(module, "embed_parts", count)
     for values in ({}, {"hard_negatives": 1, "pseudo_replay": 1.0}, {"pseudo_loss": "soft"}, OFF):
         counted.clear()
         _, method = run(stories, **values)
@@ -416,7 +417,7 @@ def test_held_out_documents(run, stories):
     rows = np.sort(np.random.default_rng([method.seed, 4]).permutation(30)[:8])
     shorter = [run(stories, held_out=8, pseudo_steps=0, steps=steps)[1] for steps in (0, SHARED["steps"])]
     expected = [
-        title_retrieval.title_retrieval(each._tower.encoder, drawn.contexts, drawn.titles, rows)
+        fine_tuning.title_retrieval(each._tower.encoder, drawn.contexts, drawn.titles, rows)
         for each in (*shorter, method)
     ]
     assert [*found.values()] == expected
@@ -443,10 +444,10 @@ def test_documents_without_a_context_keep_the_numbers_of_the_others(run, numbere
     def first_clusters(self, tower, documents, rows):
         return clusters_of(tower.encoder, documents, rows)
 
-    original = second_stage.visited
+    original = second_stage.draw_visited
     monkeypatch.setattr(first_stage, "clusters_of", clusters_of)
     monkeypatch.setattr(MACLR, "_first_clusters", first_clusters)
-    monkeypatch.setattr(second_stage, "visited", visited)
+    monkeypatch.setattr(second_stage, "draw_visited", visited)
     _, method = run(numbered, held_out=6)
     assert method.notes["documents_without_a_context"] == 4
     order = 4 + np.random.default_rng([method.seed, 4]).permutation(26)
@@ -463,9 +464,9 @@ def test_a_tie_counts_against_a_context(monkeypatch, block):
     def encode(encoder, store, out, rows):
         out[:] = vectors[store]
 
-    monkeypatch.setattr(title_retrieval, "encode", encode)
-    monkeypatch.setattr(title_retrieval, "_BLOCK", block)
-    found = title_retrieval.title_retrieval(SimpleNamespace(width=2), "contexts", "titles", np.arange(2))
+    monkeypatch.setattr(fine_tuning, "encode", encode)
+    monkeypatch.setattr(fine_tuning, "_BLOCK", block)
+    found = fine_tuning.title_retrieval(SimpleNamespace(width=2), "contexts", "titles", np.arange(2))
     assert found == {"hit@1": 0.5, "MRR": 0.75}
 
 
@@ -552,14 +553,14 @@ def test_a_ranking_without_the_own_title_is_no_shorter(run, stories, monkeypatch
     """A row with room left would count as that of a source that ended early."""
     from xmcbench.methods.maclr import pseudo_pairs
 
-    seen, original = [], pseudo_pairs.summed
+    seen, original = [], pseudo_pairs.sum_scores
     monkeypatch.setattr(pseudo_pairs, "DEPTH", 4)
 
     def watched(sources, *arguments, **options):
         seen.extend(sources)
         return original(sources, *arguments, **options)
 
-    monkeypatch.setattr(pseudo_pairs, "summed", watched)
+    monkeypatch.setattr(pseudo_pairs, "sum_scores", watched)
     items = Texts.from_lists(sorted(set(stories[0].titles)))
     run((stories[0], items), pseudo_own_title=False, pseudo_mix="sum", pseudo_tfidf=False)
     (ranking,) = seen

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from xmcbench.methods.encoder.losses import contrastive_loss, in_batch
-from xmcbench.methods.maclr.regularization import clustered_label_loss, label_loss
+from xmcbench.methods.encoder.contrastive import contrastive_loss, in_batch
+from xmcbench.methods.maclr.first_stage import label_loss, label_loss_by_cluster
 
 
 def equation_2(x, y):
@@ -95,7 +95,7 @@ def test_an_ignored_label_leaves_the_denominator():
 def test_label_loss_of_the_code(seed):
     h, twins, labels = drawn(seed, 7, 7, 5)
     clusters = np.random.default_rng(seed).integers(0, 3, 7)
-    found = clustered_label_loss(h, twins, labels, 1.0, mask(clusters))
+    found = label_loss_by_cluster(h, twins, labels, 1.0, mask(clusters))
     same(found, equation_4_of_the_code(h, twins, labels, clusters) / 7, [h, twins, labels])
 
 
@@ -106,7 +106,7 @@ def test_gradcheck():
     positive = mask(np.array([0, 0, 1, 2]))
     assert torch.autograd.gradcheck(lambda *each: label_loss(*each, 0.5, ignored), (h, twins, labels))
     assert torch.autograd.gradcheck(
-        lambda *each: clustered_label_loss(*each, 0.5, positive, ignored), (h, twins, labels)
+        lambda *each: label_loss_by_cluster(*each, 0.5, positive, ignored), (h, twins, labels)
     )
 
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmcbench import UsageError
-from xmcbench.methods.maclr.schedule import ClusterSchedule
+from xmcbench.methods.maclr.first_stage import ClusterSchedule
 
 schedules = st.builds(
     ClusterSchedule,
@@ -38,7 +38,7 @@ def test_is_algorithm_1(schedule):
 def test_clusters_are_made_before_they_are_used_and_never_shrink(schedule):
     last = None
     for step in range(schedule.steps):
-        made_at = schedule.made_at(step)
+        made_at = schedule.last_update(step)
         assert (made_at is None) == (schedule.clusters(step) is None) == (2 * step >= schedule.steps)
         if made_at is not None:
             assert schedule.due(made_at)

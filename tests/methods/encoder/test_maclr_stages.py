@@ -10,12 +10,23 @@ from xmcbench.methods.encoder.contrastive import InverseCloze
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import DistributedContext
-from xmcbench.methods.maclr.clusters import clusters_of, k_means
-from xmcbench.methods.maclr.first_stage import FirstStage, Regularization, Sources
-from xmcbench.methods.maclr.own_titles import OwnTitles
-from xmcbench.methods.maclr.pseudo_pairs import PseudoPairs, chosen, mixed, summed, without_own_titles
-from xmcbench.methods.maclr.schedule import ClusterSchedule
-from xmcbench.methods.maclr.second_stage import HardNegatives, SecondStage, SoftTargets, visited
+from xmcbench.methods.maclr.first_stage import (
+    ClusterSchedule,
+    FirstStage,
+    Regularization,
+    Sources,
+    clusters_of,
+    k_means,
+)
+from xmcbench.methods.maclr.pseudo_pairs import (
+    OwnTitles,
+    PseudoPairs,
+    choose_pairs,
+    mix_pairs,
+    sum_scores,
+    without_own_titles,
+)
+from xmcbench.methods.maclr.second_stage import HardNegatives, SecondStage, SoftTargets, draw_visited
 
 
 @pytest.fixture
@@ -284,27 +295,27 @@ def test_pseudo_labels():
         np.array([[3, 1, 0, -1], [2, 0, 3, 1]], np.int32),
         np.array([[5.0, 4.0, 1.0, -np.inf], [9.0, 8.0, 7.0, 1.0]], np.float32),
     )
-    assert pairs_of(chosen(found, 4, 2)) == [(0, 3), (0, 1), (1, 2), (1, 0)]
-    assert pairs_of(chosen(found, 4, 4, least=4.0)) == [(0, 3), (0, 1), (1, 2), (1, 0), (1, 3)]
-    assert pairs_of(chosen(found, 4, 2, margin=2.0)) == [(0, 3), (0, 1)]
-    assert pairs_of(chosen(found, 4, 3, margin=2.0)) == [(0, 3), (0, 1), (0, 0), (1, 2), (1, 0), (1, 3)]
+    assert pairs_of(choose_pairs(found, 4, 2)) == [(0, 3), (0, 1), (1, 2), (1, 0)]
+    assert pairs_of(choose_pairs(found, 4, 4, least=4.0)) == [(0, 3), (0, 1), (1, 2), (1, 0), (1, 3)]
+    assert pairs_of(choose_pairs(found, 4, 2, margin=2.0)) == [(0, 3), (0, 1)]
+    assert pairs_of(choose_pairs(found, 4, 3, margin=2.0)) == [(0, 3), (0, 1), (0, 0), (1, 2), (1, 0), (1, 3)]
     own = OwnTitles(np.array([0, 1]), np.array([-2, 0, 1, 0]), 2)
-    assert pairs_of(chosen(without_own_titles(found, own, 4), 4, 2)) == [(0, 0), (1, 0), (1, 3)]
+    assert pairs_of(choose_pairs(without_own_titles(found, own, 4), 4, 2)) == [(0, 0), (1, 0), (1, 3)]
     assert without_own_titles(found, own, 1).indices.tolist() == [[0], [0]]
 
 
 def test_a_lead_of_just_the_margin_is_enough():
     found = TopK(np.array([[0, 1]], np.int32), np.array([[3.0, 1.0]], np.float32))
-    assert pairs_of(chosen(found, 4, 1, margin=2.0)) == [(0, 0)]
-    assert pairs_of(chosen(found, 4, 1, margin=2.5)) == []
+    assert pairs_of(choose_pairs(found, 4, 1, margin=2.0)) == [(0, 0)]
+    assert pairs_of(choose_pairs(found, 4, 1, margin=2.5)) == []
 
 
 def test_pseudo_pairs_of_two_sources_are_counted_once_or_twice():
     first = PseudoPairs(np.array([0, 0, 1]), np.array([0, 2, 1]), (2, 3))
     second = PseudoPairs(np.array([0, 1, 1]), np.array([2, 0, 1]), (2, 3))
-    assert pairs_of(mixed([first, second], twice=False)) == [(0, 0), (0, 2), (1, 0), (1, 1)]
-    assert pairs_of(mixed([first, second], twice=True)) == [(0, 0), (0, 2), (0, 2), (1, 0), (1, 1), (1, 1)]
-    assert mixed([first, second], twice=True).matrix().toarray().tolist() == [[1, 0, 1], [1, 1, 0]]
+    assert pairs_of(mix_pairs([first, second], twice=False)) == [(0, 0), (0, 2), (1, 0), (1, 1)]
+    assert pairs_of(mix_pairs([first, second], twice=True)) == [(0, 0), (0, 2), (0, 2), (1, 0), (1, 1), (1, 1)]
+    assert mix_pairs([first, second], twice=True).matrix().toarray().tolist() == [[1, 0, 1], [1, 1, 0]]
 
 
 @pytest.mark.parametrize("block", [4, 16_384])
@@ -314,7 +325,7 @@ def test_sources_are_summed_in_one_scale(depth, block, monkeypatch):
     monkeypatch.setattr("xmcbench.methods.maclr.pseudo_pairs._ROWS", block)
     rng = np.random.default_rng(0)
     sources = [TopK.from_scores(rng.random((6, 20)) * scale, 5) for scale in (1, 40)]
-    found = summed(sources, 20, depth)
+    found = sum_scores(sources, 20, depth)
     assert found.k == (found.indices >= 0).sum(1).max()
     for row in range(6):
         expected = {}
@@ -345,7 +356,7 @@ def test_a_sum_takes_the_memory_of_a_block(monkeypatch):
     for block in (100, 2000):
         monkeypatch.setattr("xmcbench.methods.maclr.pseudo_pairs._ROWS", block)
         tracemalloc.start()
-        summed(sources, 400)
+        sum_scores(sources, 400)
         peaks[block] = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     result = 2000 * 100 * 8
@@ -356,24 +367,24 @@ def test_a_source_that_ends_early_gives_the_others_nothing():
     """The second one matches two labels only: its zero, and not its last score, is what it gives the third."""
     full = TopK(np.array([[0, 1, 2]], np.int32), np.array([[1.0, 0.8, 0.7]], np.float32))
     short = TopK(np.array([[3, 1, -1]], np.int32), np.array([[2.0, 1.0, -np.inf]], np.float32))
-    found = summed([full, short], 5)
+    found = sum_scores([full, short], 5)
     expected = {3: 0.7 + 1.0, 1: 0.8 + 0.5, 0: 1.0 + 0, 2: 0.7 + 0}
     assert found.indices[0].tolist() == [*expected]
     assert found.scores[0].tolist() == pytest.approx([*expected.values()], abs=1e-6)
     below = TopK(np.array([[3, 1, -1]], np.int32), np.array([[-1.0, -2.0, -np.inf]], np.float32))
-    found = summed([full, below], 5)  # divided by 1, as its best score is -1
+    found = sum_scores([full, below], 5)  # divided by 1, as its best score is -1
     assert found.indices[0].tolist() == [3, 0, 1, 2]
     assert found.scores[0].tolist() == pytest.approx([0.7 - 1, 1.0 - 2, 0.8 - 2, 0.7 - 2], abs=1e-6)
 
 
 def test_only_documents_that_are_visited_need_pseudo_labels():
-    assert visited(5, np.array([1, 3]), 3, seed=0).tolist() == [0, 2, 4]
-    assert visited(5, np.array([], np.int64), 100, seed=0).tolist() == [0, 1, 2, 3, 4]
-    drawn = visited(1000, np.arange(500), 20, seed=0)
+    assert draw_visited(5, np.array([1, 3]), 3, seed=0).tolist() == [0, 2, 4]
+    assert draw_visited(5, np.array([], np.int64), 100, seed=0).tolist() == [0, 1, 2, 3, 4]
+    drawn = draw_visited(1000, np.arange(500), 20, seed=0)
     assert len(set(drawn)) == 20
     assert drawn.min() >= 500
-    assert drawn.tolist() == sorted(drawn) == visited(1000, np.arange(500), 20, seed=0).tolist()
-    assert drawn.tolist() != visited(1000, np.arange(500), 20, seed=1).tolist()
+    assert drawn.tolist() == sorted(drawn) == draw_visited(1000, np.arange(500), 20, seed=0).tolist()
+    assert drawn.tolist() != draw_visited(1000, np.arange(500), 20, seed=1).tolist()
 
 
 #: Pairs of five instances, some of which share labels; label 3 reads like the title of instance 2.

@@ -8,7 +8,7 @@ from torch.overrides import TorchFunctionMode
 
 from xmcbench import Artifacts, Compute, Texts, Unavailable
 from xmcbench.methods.attentionxml import AttentionXML
-from xmcbench.methods.encoder.hardware import chosen_device, chosen_precision
+from xmcbench.methods.encoder.hardware import choose_device, choose_precision
 from xmcbench.methods.sentbert import SentBERT
 
 
@@ -45,19 +45,19 @@ def apple(monkeypatch):
 def test_the_device(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(Unavailable, match=r"torch finds no Apple GPU \(mps\) \(use --device cpu"):
-        chosen_device("mps")
+        choose_device("mps")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert (chosen_device("mps"), chosen_device("auto")) == ("mps", "cpu")
+    assert (choose_device("mps"), choose_device("auto")) == ("mps", "cpu")
     with pytest.raises(Unavailable, match="use --processes 1"):
-        chosen_device("mps", 2)
+        choose_device("mps", 2)
 
 
 def test_the_precision():
-    assert chosen_precision("auto", "mps") == chosen_precision("fp32", "mps") == "fp32"
+    assert choose_precision("auto", "mps") == choose_precision("fp32", "mps") == "fp32"
     for precision in ("bf16", "fp16"):
         with pytest.raises(Unavailable, match=f"{precision} is not computed on mps"):
-            chosen_precision(precision, "mps")
+            choose_precision(precision, "mps")
 
 
 def test_an_encoder_computes_what_the_cpu_does(apple, checkpoint, stories, tmp_path):

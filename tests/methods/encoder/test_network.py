@@ -8,16 +8,16 @@ import torch
 import transformers
 
 from xmcbench import Texts, UsageError
-from xmcbench.methods.encoder.batches import padded
+from xmcbench.methods.encoder.batches import pad_texts
+from xmcbench.methods.encoder.network import POOLINGS, pool
 from xmcbench.methods.encoder.opening import longest_input, open_encoder, open_tokenizer
-from xmcbench.methods.encoder.pooling import POOLINGS
 from xmcbench.methods.encoder.tokens import TokenStore
 
 KINDS = ["bert", "distilbert", "roberta", "mpnet"]
 
 
 def vectors(encoder, store):
-    ids, mask = padded([store[row] for row in range(len(store))], store.pad)
+    ids, mask = pad_texts([store[row] for row in range(len(store))], store.pad)
     with torch.no_grad():
         return encoder([torch.from_numpy(ids)], [torch.from_numpy(mask)]).numpy()
 
@@ -66,7 +66,7 @@ def test_a_text_without_a_token_has_the_zero_vector(pooling):
     lengths = [3, 0, 1, 2]
     mask = torch.from_numpy(np.arange(3) < np.array(lengths)[:, None])
     leaf = torch.from_numpy(states).requires_grad_()
-    found = POOLINGS[pooling](leaf, mask)
+    found = pool(pooling, leaf, mask)
     for row in (0, 2, 3):
         expected = by_definition(states[row, : lengths[row]].astype(np.float64), pooling)
         np.testing.assert_allclose(found[row].detach().numpy(), expected, atol=1e-6)
@@ -79,7 +79,7 @@ def test_a_text_without_a_token_has_the_zero_vector(pooling):
 def test_texts_without_a_token_in_a_network(checkpoint, kind):
     encoder = open_encoder(checkpoint(kind), "native", 0).eval()
     for texts in ([[], []], [[5, 6, 7], []]):
-        ids, mask = (torch.from_numpy(each) for each in padded([np.array(each, np.int32) for each in texts], 0))
+        ids, mask = (torch.from_numpy(each) for each in pad_texts([np.array(each, np.int32) for each in texts], 0))
         with torch.no_grad():
             for found in (encoder([ids], [mask]), encoder.frozen()(ids, mask)):
                 assert torch.isfinite(found).all()
@@ -89,7 +89,7 @@ def test_texts_without_a_token_in_a_network(checkpoint, kind):
 def test_paper_head(checkpoint, store):
     """[CLS] -> Dense 512 tanh; drawn from the seed."""
     encoder, same, other = (open_encoder(checkpoint(), "paper", seed).eval() for seed in (0, 0, 1))
-    ids, mask = padded([store[0]], 0)
+    ids, mask = pad_texts([store[0]], 0)
     with torch.no_grad():
         states = encoder.transformer(torch.from_numpy(ids), torch.from_numpy(mask).long()).last_hidden_state[:, 0]
         expected = torch.tanh(encoder.layers[0](states)).numpy()
@@ -116,12 +116,12 @@ def test_bf16_is_near_fp32_and_leaves_float32(checkpoint, store):
 def test_inference_in_16_bits_is_by_a_copy(checkpoint, store, precision, kind):
     """The vectors are those of weights that were rounded before; the encoder keeps its own."""
     encoder = open_encoder(checkpoint(), "native", 0, precision=precision).eval()
-    ids, mask = (torch.from_numpy(each) for each in padded([store[row] for row in range(len(store))], store.pad))
+    ids, mask = (torch.from_numpy(each) for each in pad_texts([store[row] for row in range(len(store))], store.pad))
     with torch.inference_mode():
         exact, found = (each.frozen()(ids, mask) for each in (open_encoder(checkpoint(), "native", 0).eval(), encoder))
         transformer = copy.deepcopy(encoder.transformer).to(kind)
         states = transformer(input_ids=ids, attention_mask=mask.long()).last_hidden_state
-        expected = torch.nn.functional.normalize(POOLINGS["mean"](states, mask), dim=1)
+        expected = torch.nn.functional.normalize(pool("mean", states, mask), dim=1)
     assert states.dtype == kind
     assert (found.dtype, expected.dtype) == (torch.float32, torch.float32)
     torch.testing.assert_close(found, expected, atol=2e-3, rtol=0)

@@ -13,14 +13,11 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, MethodError, Texts, UsageError
-from xmcbench.methods.deepxml import classifiers, losses
-from xmcbench.methods.deepxml.classifiers import trained_classifiers
-from xmcbench.methods.deepxml.losses import contrastive_loss
-from xmcbench.methods.encoder import clustered_pairs
-from xmcbench.methods.encoder.clustered_pairs import ClusteredPairs, Mining, PairLoss
-from xmcbench.methods.encoder.clustering import balanced_clusters
-from xmcbench.methods.encoder.contrastive import Vectors
-from xmcbench.methods.encoder.losses import triplet_loss
+from xmcbench.methods.deepxml import classifiers
+from xmcbench.methods.deepxml.classifiers import contrastive_loss, fit_classifiers
+from xmcbench.methods.encoder import clustering
+from xmcbench.methods.encoder.clustering import ClusteredPairs, Mining, PairLoss, cluster_evenly
+from xmcbench.methods.encoder.contrastive import Vectors, triplet_loss
 from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.opening import open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
@@ -42,7 +39,7 @@ QUICK = {
 @settings(deadline=None)
 def test_clusters_are_equal_to_within_one_at_each_split(count, size, seed):
     vectors = np.random.default_rng(seed).standard_normal((count, 3)).astype(np.float32)
-    found = balanced_clusters(vectors, size, seed)
+    found = cluster_evenly(vectors, size, seed)
     sizes = sorted(Counter(found.tolist()).values())
 
     def halved(rows):
@@ -57,10 +54,10 @@ def test_clusters_hold_what_is_alike():
     centers = np.eye(4, dtype=np.float32)
     vectors = np.repeat(centers, 8, axis=0) + 0.05 * rng.standard_normal((32, 4)).astype(np.float32)
     order = rng.permutation(32)
-    found = balanced_clusters(vectors[order], 8, 1)
+    found = cluster_evenly(vectors[order], 8, 1)
     assert all(len({*(order[found == each] // 8).tolist()}) == 1 for each in range(4))
     with pytest.raises(MethodError, match="NaN or infinite"):
-        balanced_clusters(np.full((3, 2), np.nan, np.float32), 2, 0)
+        cluster_evenly(np.full((3, 2), np.nan, np.float32), 2, 0)
 
 
 def test_the_hinge_equals_its_transcription():
@@ -135,7 +132,7 @@ def test_clusters_are_made_again_between_epochs(task, monkeypatch):
         at.append(now)
         return np.random.default_rng(len(at)).permutation(20) // 3
 
-    monkeypatch.setattr(clustered_pairs, "clustered", clustered)
+    monkeypatch.setattr(clustering, "cluster_texts", clustered)
     rows = []
     for now in range(12):
         one.prepare(now, Encoder.__new__(Encoder), None)
@@ -228,17 +225,17 @@ def test_parameters_reach_the_trainings(run, monkeypatch):
     def trained(*arguments, **options):
         loss = arguments[4]
         given.append({**loss.keywords, **{name: options[name] for name in ("batch", "epochs", "rate", "dropout")}})
-        return trained_classifiers(*arguments, **options)
+        return fit_classifiers(*arguments, **options)
 
     class Watched(ClusteredPairs):
         def __init__(self, instances, labels, pairs, batch, mining, loss, seed):
             given.append((batch, mining, loss, seed))
             super().__init__(instances, labels, pairs, batch, mining, loss, seed)
 
-    shortlisted_of = classifiers.shortlisted
-    monkeypatch.setattr(classifiers, "shortlisted", shortlisted)
-    monkeypatch.setattr(classifiers, "trained_classifiers", trained)
-    monkeypatch.setattr(clustered_pairs, "ClusteredPairs", Watched)
+    shortlisted_of = classifiers.list_candidates
+    monkeypatch.setattr(classifiers, "list_candidates", shortlisted)
+    monkeypatch.setattr(classifiers, "fit_classifiers", trained)
+    monkeypatch.setattr(clustering, "ClusteredPairs", Watched)
     run(
         cluster_size=3,
         clusters_updated_every=5,
@@ -285,11 +282,11 @@ def test_the_score_is_the_fusion_of_vector_and_classifier(run, stories, monkeypa
     kept = []
 
     def watched(documents, start, *rest, **options):
-        found = trained_classifiers(documents, start, *rest, **options)
+        found = fit_classifiers(documents, start, *rest, **options)
         kept.append((documents, start, found[0]))
         return found
 
-    monkeypatch.setattr(classifiers, "trained_classifiers", watched)
+    monkeypatch.setattr(classifiers, "fit_classifiers", watched)
     _, raw_Y, pairs = stories
     found, _ = run(k=len(raw_Y), fusion=fusion, classifier_rate=5e-2)
     ((documents, vectors, trained),) = kept
@@ -310,8 +307,8 @@ def test_the_losses_have_their_parameters(run, monkeypatch):
         given.append((name, *[each for each in arguments if isinstance(each, int | float)], options))
         return loss(*arguments, **options)
 
-    monkeypatch.setattr(clustered_pairs, "triplet_loss", partial(noted, "triplet", triplet_loss))
-    monkeypatch.setattr(losses, "contrastive_loss", partial(noted, "classifiers", contrastive_loss))
+    monkeypatch.setattr(clustering, "triplet_loss", partial(noted, "triplet", triplet_loss))
+    monkeypatch.setattr(classifiers, "contrastive_loss", partial(noted, "classifiers", contrastive_loss))
     run(margin=0.45, hardest=3, c=0.6, d=7.0)
     assert {str(each) for each in given} == {
         str(("triplet", 0.45, 3, {})),

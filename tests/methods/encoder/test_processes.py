@@ -11,7 +11,7 @@ from xmcbench import Artifacts, Compute, MethodError
 from xmcbench.methods.encoder.contrastive import TwoViews
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
-from xmcbench.methods.encoder.trained import trained
+from xmcbench.methods.encoder.tower import train_shared
 from xmcbench.methods.encoder.training import TrainingPlan
 from xmcbench.methods.maclr import MACLR
 
@@ -37,7 +37,7 @@ KINDS = ["pairs", "views", "own twins", "cluster twins", "pseudo pairs", "soft t
 def test_two_processes_with_half_the_batch_are_one_with_the_whole(
     artifacts, side_by_side, tmp_path, checkpoint, stories
 ):
-    """What all methods train on, and MACLR: Stage I with both losses and its clusters, and Stage II."""
+    """The tasks of all methods, and of MACLR: Stage I with both losses and its clusters, and Stage II."""
     weights = checkpoint(dropout=0.0)
     stores = [TokenStore.of(artifacts, texts, open_tokenizer(weights), 32) for texts in stories[:2]]
     (tmp_path / "stores.txt").write_text("\n".join(str(store.folder) for store in stores))
@@ -63,7 +63,7 @@ def test_a_training_in_two_processes_ends_where_one_ends(artifacts, checkpoint, 
     plan, ends, notes = TrainingPlan(4, 1e-3), [], []
     for processes in (1, 2):
         encoder = open_encoder(weights, "native", seed=0)
-        notes.append(trained(artifacts, encoder, TwoViews(store, store, 12, 0.05, 0), plan, {}, "cpu", processes))
+        notes.append(train_shared(artifacts, encoder, TwoViews(store, store, 12, 0.05, 0), plan, {}, "cpu", processes))
         ends.append(encoder.weights())
     assert notes[1]["processes"] == 2
     np.testing.assert_allclose(notes[0]["curve"], notes[1]["curve"], atol=2e-5)
@@ -81,7 +81,7 @@ def test_a_process_that_the_system_ends_is_named(artifacts, checkpoint, stories)
     store = TokenStore.of(artifacts, stories[0], open_tokenizer(weights), 32)
     task = Killed(store, store, 12, 0.05, 0)
     with pytest.raises(MethodError, match="a process ended while training: .*SIGKILL") as caught:
-        trained(artifacts, open_encoder(weights, "native", seed=0), task, TrainingPlan(4, 1e-3), {}, "cpu", 2)
+        train_shared(artifacts, open_encoder(weights, "native", seed=0), task, TrainingPlan(4, 1e-3), {}, "cpu", 2)
     assert "memory" in caught.value.hint
 
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from xmcbench import Artifacts, Texts, TopK, UsageError
-from xmcbench.methods.rerank import Rerank, reordered
+from xmcbench.methods.rerank import Rerank, reorder
 from xmcbench.methods.tfidf import Tfidf
 
 NEW = Texts.from_lists(["the old apple", "", "red bridge and green island"], ["candle forest", "", "garden"])
@@ -67,7 +67,7 @@ def test_more_labels_are_reranked_than_are_predicted(cross_encoder, run):
 def test_reordered():
     found = TopK.ranked(np.array([[5, 3, 1, 0], [2, -1, -1, -1]]), np.array([[9.0, 8, 7, 6], [1, 0, 0, 0]]))
     scores = np.array([[0.1, 0.7], [-2.0, -np.inf]], np.float32)
-    again = reordered(found, scores)
+    again = reorder(found, scores)
     assert again.indices.tolist() == [[3, 5, 1, 0], [2, -1, -1, -1]]
     again.check(2, 4, 6)
     np.testing.assert_allclose(again.scores[0], [0.7, 0.1, -0.9, -1.9], atol=1e-6)
@@ -75,7 +75,7 @@ def test_reordered():
 
 def test_of_equal_scores_the_label_that_came_first_stays_first():
     found = TopK.ranked(np.array([[7, 3, 5, 1]]), np.array([[9.0, 8, 7, 6]]))
-    again = reordered(found, np.array([[0.5, 0.5, 0.5]], np.float32))
+    again = reorder(found, np.array([[0.5, 0.5, 0.5]], np.float32))
     assert again.indices.tolist() == [[7, 3, 5, 1]]
     again.check(1, 4, 8)
     np.testing.assert_allclose(again.scores[0, :3], 0.5, atol=1e-6)
@@ -101,7 +101,7 @@ def test_texts_are_cut_at_the_models_own_length_whatever_is_asked_for(cross_enco
 def test_a_gpu_without_bfloat16_takes_float16(cross_encoder, predicted, run, monkeypatch, volta, precision):
     folder = cross_encoder()
     exact, _ = run(folder)
-    monkeypatch.setattr("xmcbench.methods.encoder.hardware.chosen_precision", volta)
+    monkeypatch.setattr("xmcbench.methods.encoder.hardware.choose_precision", volta)
     found, method = predicted(Rerank(model=str(folder), precision=precision), NEW, 8)
     assert method.notes["model"]["precision"] == "fp16"
     assert {each.dtype for each in method._model.parameters()} == {torch.float16}

@@ -53,7 +53,7 @@ def test_documents_are_split_as_the_paper_says(words, shortest, more, seed):
 def test_a_matching_uses_each_segment_once_and_stays_in_its_document(counts, seed):
     documents = np.repeat(np.arange(len(counts)), counts)
     segments = Segments(documents, np.zeros(len(documents), np.int64), np.ones(len(documents), np.int64))
-    pairs = segments.matched(np.random.default_rng(seed))
+    pairs = segments.match(np.random.default_rng(seed))
     assert len(np.unique(pairs)) == pairs.size
     assert (documents[pairs[:, 0]] == documents[pairs[:, 1]]).all()
     assert np.bincount(documents[pairs[:, 0]], minlength=len(counts)).tolist() == [count // 2 for count in counts]
@@ -61,7 +61,7 @@ def test_a_matching_uses_each_segment_once_and_stays_in_its_document(counts, see
 
 def test_all_matchings_occur():
     three = Segments(np.zeros(3, np.int64), np.zeros(3, np.int64), np.ones(3, np.int64))
-    drawn = [frozenset(three.matched(np.random.default_rng(seed))[0].tolist()) for seed in range(60)]
+    drawn = [frozenset(three.match(np.random.default_rng(seed))[0].tolist()) for seed in range(60)]
     assert set(drawn) == {frozenset({0, 1}), frozenset({0, 2}), frozenset({1, 2})}
 
 
@@ -84,7 +84,7 @@ def cuts_of(segments):
 
 def test_the_pairs_of_an_epoch(corpus):
     task = RandomSegments(corpus, (4, 6), 4, 0.05, seed=0)
-    epoch = task._drawn(0)
+    epoch = task._draw_pairs(0)
     rng = np.random.default_rng([0, 11, 0])
     first, second = (Segments.drawn(corpus.words, 4, 6, rng) for _ in range(2))
     found = kinds(epoch)
@@ -102,7 +102,7 @@ def test_the_pairs_of_an_epoch(corpus):
     of_title = epoch[(epoch[:, 0, 0] == title) & (epoch[:, 1, 0] == segment)]
     assert {tuple(each) for each in of_title[:, 1, 1:].tolist()} == {cut for cut in cuts_of(first) if cut[0] == 0}
     assert cuts_of(first) != cuts_of(second)
-    assert not np.array_equal(task._drawn(1), epoch)
+    assert not np.array_equal(task._draw_pairs(1), epoch)
 
 
 def test_words_become_tokens(corpus):

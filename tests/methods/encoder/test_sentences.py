@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 from xmcbench import Texts
-from xmcbench.methods.encoder.sentences import splitter
+from xmcbench.methods.encoder.cloze import splitter
 
 THINGS = ["apple", "bridge", "candle", "desert", "engine", "forest", "garden", "harbor", "island", "jungle"]
 NAMES = ["Adams", "Baker", "Clark", "Davis", "Evans", "Foster", "Green", "Harris", "Irwin", "Jones"]

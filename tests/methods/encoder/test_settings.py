@@ -162,7 +162,7 @@ def test_the_stated_length(saved, tower, where):
     opened = tower(folder)
     assert (opened.longest, opened.note()["lengths"]) == (9, [9, 9])
     same(vectors(opened), reference.encode(TEXTS, normalize_embeddings=True))
-    assert opened.fitting(4) == 4
+    assert opened.limit(4) == 4
 
 
 def test_lower_case(saved, tower, checkpoint):
@@ -230,7 +230,7 @@ def test_saved_prompts(saved, tower, prompts, default, instances, labels):
     ],
 )
 def test_prompts_that_fit_no_side_or_several_are_refused_by_name(saved, prompts, message, hint, enough):
-    """When a run is planned. A model without its prompts would be a worse one under the same name."""
+    """Refused when a run is planned: a model without its prompts would be a worse one under the same name."""
     folder, _ = saved(prompts=prompts)
     with pytest.raises(UsageError, match=message) as raised:
         SentBERT(backbone=str(folder)).require()
@@ -276,7 +276,7 @@ def test_prompts_reach_training_and_prediction(saved, stories, tmp_path):
     ],
 )
 def test_what_is_not_followed_is_refused_by_name(saved, file, values, named):
-    """When a run is planned, before any cell."""
+    """Refused when a run is planned, before any cell."""
     folder, _ = saved(dense())
     config = json.loads((folder / file).read_text())
     (folder / file).write_text(json.dumps({**config, **values}))

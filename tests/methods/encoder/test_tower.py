@@ -77,7 +77,7 @@ def cell(stories):
 
 @pytest.fixture
 def opened(monkeypatch):
-    """How often an encoder has been opened so far."""
+    """Record each encoder that is opened."""
     calls, original = [], tower_module.open_encoder
 
     def counted(*arguments):
@@ -212,7 +212,7 @@ def test_a_tower_is_told_where_to_compute(checkpoint, artifacts, stories, monkey
     assert (tower.device, tower.processes, tower.seed) == ("cpu", 2, 3)
     architecture = read_settings(checkpoint()).architecture
     assert tower.computed == ["cpu", "fp32", architecture, "mean", "_UnitLength()", "16", "cosine"]
-    assert (tower.longest, tower.fitting(24), tower.fitting(1000)) == (64, 24, 64)
+    assert (tower.longest, tower.limit(24), tower.limit(1000)) == (64, 24, 64)
     assert tower.instance_tokens(Texts.from_lists(["the " * 900]), 1000).lengths.tolist() == [64]
     with pytest.raises(Unavailable, match="no CUDA device found"):
         opened(Compute("cuda"))
@@ -223,7 +223,7 @@ def test_the_note_says_how_large_the_encoder_is_and_what_its_card_declares(made,
     method.artifacts = artifacts
     folder = Path(method.backbone)
     (folder / "README.md").write_text("---\nlicense: mit\ndatasets:\n- snli\n- multi_nli\n---\n# A model\n")
-    tower, _ = method._opened(*stories[:2])
+    tower, _ = method._open_initial(*stories[:2])
     note = method.notes["backbone"]
     assert tower.encoder.projection is not None
     stored = load_arrays(folder / "model.safetensors")
@@ -237,7 +237,7 @@ def test_the_note_says_how_large_the_encoder_is_and_what_its_card_declares(made,
 def test_embeddings_are_shared_or_go(made, stories, artifacts):
     method = made(SentBERT)
     method.artifacts = artifacts
-    tower, unchanged = method._opened(*stories[:2])
+    tower, unchanged = method._open_initial(*stories[:2])
     assert unchanged
     labels = tower.label_tokens(stories[1], 24)
     with tower.embeddings(labels) as vectors:

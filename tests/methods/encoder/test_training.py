@@ -11,12 +11,12 @@ from safetensors import SafetensorError
 
 from xmcbench import MethodError, UsageError, XmcbenchError
 from xmcbench.methods.encoder import checkpoints
+from xmcbench.methods.encoder.batches import Epochs
 from xmcbench.methods.encoder.contrastive import KnownPairs, Replayed, TwoViews
-from xmcbench.methods.encoder.epochs import Epochs
-from xmcbench.methods.encoder.hardware import chosen_precision
+from xmcbench.methods.encoder.hardware import choose_precision
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
-from xmcbench.methods.encoder.trained import trained
+from xmcbench.methods.encoder.tower import train_shared
 from xmcbench.methods.encoder.training import DistributedContext, LossScale, TrainingPlan, train
 
 SCRIPT = Path(__file__).with_name("killed_training.py")
@@ -89,11 +89,11 @@ def test_a_checkpoint_stays_until_the_weights_are_kept(artifacts, prepared, monk
     )
     monkeypatch.setattr(safetensors.numpy, "save_file", _full)
     with pytest.raises(XmcbenchError, match="cannot write .*weights.safetensors") as caught:
-        trained(artifacts, encoder, task, plan, {}, "cpu")
+        train_shared(artifacts, encoder, task, plan, {}, "cpu")
     assert "continues from the last checkpoint" in caught.value.hint
     monkeypatch.undo()
     encoder.load_weights(first)
-    assert trained(artifacts, encoder, task, plan, {}, "cpu")["resumed_at"] == 8
+    assert train_shared(artifacts, encoder, task, plan, {}, "cpu")["resumed_at"] == 8
     assert not list((artifacts.root / "unfinished").rglob("*.safetensors"))
 
 
@@ -116,7 +116,9 @@ def test_the_same_training_is_done_once(artifacts, prepared):
     ends = []
     for _ in range(2):
         encoder.load_weights(first)
-        trained(artifacts, encoder, KnownPairs(instances, labels, pairs, 16, 0.05, 0), TrainingPlan(3, 1e-3), {}, "cpu")
+        train_shared(
+            artifacts, encoder, KnownPairs(instances, labels, pairs, 16, 0.05, 0), TrainingPlan(3, 1e-3), {}, "cpu"
+        )
         ends.append(encoder.weights())
     assert artifacts.reused_s > 0
     assert all(np.array_equal(ends[0][name], ends[1][name]) for name in first)
@@ -246,7 +248,7 @@ def test_float16_leaves_out_a_step_that_overflows(checkpoint, prepared, tmp_path
         assert np.array_equal(weights, ends["resumed"][name]), name
     scale = LossScale(True, torch.device("cpu"))
     state = scale.state()
-    assert scale.resumed({**state, "clusters": np.arange(2)}).keys() == {"clusters"}
+    assert scale.resume({**state, "clusters": np.arange(2)}).keys() == {"clusters"}
     assert LossScale(False, torch.device("cpu")).state() == {}
 
 
@@ -268,8 +270,8 @@ def test_the_precision_of_a_gpu(monkeypatch, native, capability, expected):
 
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
-    assert chosen_precision("auto", "cuda") == expected
-    assert chosen_precision("fp32", "cuda") == "fp32"
+    assert choose_precision("auto", "cuda") == expected
+    assert choose_precision("fp32", "cuda") == "fp32"
 
 
 def test_processes_cannot_share_an_odd_batch():

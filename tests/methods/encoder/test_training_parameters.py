@@ -1,13 +1,13 @@
-"""What parameters of a method become of: the task and the plan that its tower is handed."""
+"""Parameters of a method in the task and the plan that its tower receives."""
 
 import numpy as np
 import pytest
 
 from xmcbench import Artifacts
-from xmcbench.methods.encoder.epochs import BalancedEpochs, Epochs
+from xmcbench.methods.encoder.batches import BalancedEpochs, Epochs
 from xmcbench.methods.encoder.tower import Tower
 from xmcbench.methods.ict import ICT
-from xmcbench.methods.maclr import MACLR, clusters
+from xmcbench.methods.maclr import MACLR, first_stage
 from xmcbench.methods.rts import RTS
 from xmcbench.methods.sentbert import SentBERT
 from xmcbench.methods.simcse import SimCSE
@@ -98,13 +98,13 @@ def test_temperatures(trainings, stories, head, expected):
 
 def test_k_means(checkpoint, stories, tmp_path, monkeypatch):
     """Its restarts and points, at the first clusters and at the later ones."""
-    asked, original = [], clusters.k_means
+    asked, original = [], first_stage.k_means
 
     def watched(vectors, count, restarts, points, device):
         asked.append((count, restarts, points))
         return original(vectors, count, restarts, points, device)
 
-    monkeypatch.setattr(clusters, "k_means", watched)
+    monkeypatch.setattr(first_stage, "k_means", watched)
     method = MACLR(
         backbone=str(checkpoint()),
         steps=8,

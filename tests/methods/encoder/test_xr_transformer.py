@@ -14,11 +14,9 @@ from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import TrainingPlan, train
 from xmcbench.methods.label_tree.ranker import TreeRanker
-from xmcbench.methods.label_tree.shortlist import shortlist
-from xmcbench.methods.label_tree.tree import Level
+from xmcbench.methods.label_tree.tree import Level, shortlist
 from xmcbench.methods.xr_transformer import XRTransformer
-from xmcbench.methods.xr_transformer.bootstrap import bootstrapped
-from xmcbench.methods.xr_transformer.level import ClusterWeights, LevelTask, level_loss, with_clusters
+from xmcbench.methods.xr_transformer.level import ClusterWeights, LevelTask, fit_svms, level_loss, with_clusters
 
 QUICK = {"instance_length": 24, "steps": 4, "batch": 8, "leaf": 2, "branches": 2, "min_clusters": 2}
 
@@ -66,7 +64,7 @@ def test_the_cost_of_the_machines():
     true = np.eye(3, dtype=np.float32)[rng.integers(0, 3, 40)]
     level = Level(csr_matrix(np.ones((1, 3), np.float32)), csr_matrix(true))
     vectors = rng.normal(size=(40, 8)).astype(np.float32)
-    sizes = [np.linalg.norm(bootstrapped(vectors, level, None, cost, 0)[0]) for cost in (0.01, 1.0)]
+    sizes = [np.linalg.norm(fit_svms(vectors, level, None, cost, 0)[0]) for cost in (0.01, 1.0)]
     assert sizes[0] < sizes[1] / 2
 
 
@@ -77,13 +75,13 @@ def test_classifiers_start_from_linear_machines():
     vectors = (np.eye(4)[own] + 0.1 * rng.standard_normal((40, 4))).astype(np.float32)
     children = csr_matrix(np.array([[1, 1, 0, 0], [0, 0, 1, 1]], np.float32))
     level = Level(children, csr_matrix(2 * np.eye(4, dtype=np.float32)[own]))
-    weights, bias = bootstrapped(vectors, level, None, 1.0, 0)
+    weights, bias = fit_svms(vectors, level, None, 1.0, 0)
     assert (weights.shape, bias.shape) == ((4, 4), (4,))
     assert weights.dtype == np.float32
     assert ((vectors @ weights.T + bias)[np.arange(40), own] > 0.5).all()
     assert abs(weights[0, 2]) < 0.1  # clusters 2 and 3 are no siblings of 0
     guessed = TopK(np.zeros((40, 1), np.int32), np.zeros((40, 1), np.float32))
-    assert bootstrapped(vectors, level, guessed, 1.0, 0)[0][0, 2] < -0.2
+    assert fit_svms(vectors, level, guessed, 1.0, 0)[0][0, 2] < -0.2
 
 
 @pytest.fixture
@@ -189,11 +187,11 @@ def test_parameters_reach_the_trainings(run, monkeypatch):
 
     def started(*values):
         costs.append(values[-2:])
-        return bootstrapped(*values)
+        return fit_svms(*values)
 
     trained = TreeRanker.train
     monkeypatch.setattr("xmcbench.methods.encoder.training.TrainingPlan", planned)
-    monkeypatch.setattr("xmcbench.methods.xr_transformer.bootstrap.bootstrapped", started)
+    monkeypatch.setattr("xmcbench.methods.xr_transformer.level.fit_svms", started)
     monkeypatch.setattr(TreeRanker, "train", lambda *rest, **named: ranked.append(named) or trained(*rest, **named))
     run(learning_rate=3e-4, warmup=0.3, clip=7.0, cost=0.4, threshold=0.2, nr_splits=4, max_leaf_size=3)
     assert {(each.learning_rate, each.warmup, each.clip) for each in plans} == {(3e-4, 0.3, 7.0)}
@@ -213,7 +211,7 @@ def test_parameters_reach_the_shortlist_and_the_search(run, monkeypatch):
         return search_of(self, X, k, beam)
 
     search_of = TreeRanker.search
-    monkeypatch.setattr("xmcbench.methods.label_tree.shortlist.shortlist", listed)
+    monkeypatch.setattr("xmcbench.methods.label_tree.tree.shortlist", listed)
     monkeypatch.setattr(TreeRanker, "search", search)
     run(shortlist=6, beam_size=7, k=4)
     assert {*given} == {(6, 0), (4, 7)}
@@ -232,7 +230,7 @@ def test_the_ranker_sees_the_vectors_of_the_trained_encoder(run, stories, monkey
     seen, trained = [], TreeRanker.train
     monkeypatch.setattr(TreeRanker, "train", lambda X, *rest, **named: seen.append(X) or trained(X, *rest, **named))
     _, method = run(steps=8, learning_rate=1e-2)
-    vectors = method._embedded(method._tower.instance_tokens(stories[0], 24))
+    vectors = method._embed(method._tower.instance_tokens(stories[0], 24))
     np.testing.assert_allclose(seen[0][:, -16:].toarray(), vectors, atol=1e-5)
     assert abs(seen[0][:, :-16].multiply(seen[0][:, :-16]).sum(axis=1) - 1).max() < 1e-5
 
@@ -247,10 +245,10 @@ def test_a_level_is_trained_on_what_the_one_above_guessed(run, monkeypatch):
 
         return noted
 
-    monkeypatch.setattr("xmcbench.methods.label_tree.shortlist.shortlist", noting(shortlist, 1))
-    monkeypatch.setattr("xmcbench.methods.xr_transformer.bootstrap.bootstrapped", noting(bootstrapped, 2))
+    monkeypatch.setattr("xmcbench.methods.label_tree.tree.shortlist", noting(shortlist, 1))
+    monkeypatch.setattr("xmcbench.methods.xr_transformer.level.fit_svms", noting(fit_svms, 2))
     run(guesses=2)
-    assert [name for name, _ in handed] == ["bootstrapped", "shortlist"] * 4
+    assert [name for name, _ in handed] == ["fit_svms", "shortlist"] * 4
     assert handed[0][1] is handed[1][1] is None
     for start in (0, 1):
         assert [guessed.indices.shape for _, guessed in handed[2 + start :: 2]] == [(30, 2)] * 3
@@ -262,8 +260,8 @@ def test_guesses_are_the_clusters_that_score_highest():
     method = XRTransformer(guesses=3)
     method._tower = SimpleNamespace(nearest=top_k_batches)
     scores = vectors @ classifiers[:, :4].T + classifiers[:, 4]
-    assert method._guessed(vectors, classifiers).indices.tolist() == np.argsort(-scores, axis=1)[:, :3].tolist()
-    assert method._guessed(vectors, classifiers[:2]).indices.shape == (9, 2)
+    assert method._guess(vectors, classifiers).indices.tolist() == np.argsort(-scores, axis=1)[:, :3].tolist()
+    assert method._guess(vectors, classifiers[:2]).indices.shape == (9, 2)
 
 
 @pytest.mark.parametrize("known", [[], [(3, 2)], [(3, 2), (3, 4)], [(0, 1), (5, 1)]])

@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from xmcbench import Texts, TopK
-from xmcbench.methods.hybrid import weights as fitting
-from xmcbench.methods.hybrid.fusion import fused, normalized
-from xmcbench.methods.hybrid.weights import fitted_weights, held_out_rows, only_seen
+from xmcbench.methods.hybrid import fusion
+from xmcbench.methods.hybrid.fusion import fit_weights, fuse, hold_out_rows, normalize, only_seen
 
 
 def ranking(*rows):
@@ -35,23 +34,23 @@ SHORT = TopK(np.array([[2, 1, -1]], np.int32), np.array([[4.0, 2.0, -np.inf]], n
 )
 def test_normalization(how, full, short):
     """Of a full ranking the last place is what the labels behind it have at most; a short one gave them 0."""
-    np.testing.assert_allclose(normalized(FULL, how, 5), [full], rtol=1e-5)
-    np.testing.assert_allclose(normalized(SHORT, how, 5), [short], rtol=1e-5)
+    np.testing.assert_allclose(normalize(FULL, how, 5), [full], rtol=1e-5)
+    np.testing.assert_allclose(normalize(SHORT, how, 5), [short], rtol=1e-5)
 
 
 def test_equal_scores_and_empty_rows():
     same = ranking([(0, 0.3), (1, 0.3)], [])
     for how in ("range", "deviation", "shift"):
-        assert normalized(same, how, 3).tolist() == [[0, 0], [0, 0]]
+        assert normalize(same, how, 3).tolist() == [[0, 0], [0, 0]]
     short = ranking([(0, 8.0)], [(1, 8.0), (2, 8.0)], [(0, 8.0), (1, 8.0), (2, 4.0)])
     for how in ("range", "deviation"):
-        assert normalized(short, how, 4)[:2].tolist() == [[1, 0, 0], [1, 1, 0]]
-    found = fused([same, same], [1, 1], "range", 3, 3)
+        assert normalize(short, how, 4)[:2].tolist() == [[1, 0, 0], [1, 1, 0]]
+    found = fuse([same, same], [1, 1], "range", 3, 3)
     assert found.indices.tolist() == [[0, 1, -1], [-1, -1, -1]]
 
 
 def test_a_weighted_sum():
-    found = fused([FULL, SHORT], [2, 1], "range", 5, 5)
+    found = fuse([FULL, SHORT], [2, 1], "range", 5, 5)
     assert found.indices.tolist() == [[3, 1, 2, 0, -1]]
     np.testing.assert_allclose(found.scores[0, :4], [2.0, 1.5, 1.0, 0.0])
     found.check(1, 5, 5)
@@ -65,10 +64,10 @@ def test_against_a_plain_sum(seed, how):
     dense = np.full((4, 9), -np.inf)
     for part, weight in zip(parts, weights, strict=True):
         for row in range(4):
-            for label, value in zip(part.indices[row], normalized(part, how, 9)[row], strict=True):
+            for label, value in zip(part.indices[row], normalize(part, how, 9)[row], strict=True):
                 dense[row, label] = max(dense[row, label], 0) + weight * value
     expected = TopK.from_scores(dense.astype(np.float32), 9)
-    found = fused(parts, weights, how, 9, 9)
+    found = fuse(parts, weights, how, 9, 9)
     np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
 
 
@@ -77,24 +76,24 @@ def test_the_unit_of_a_part_does_not_count():
     other = TopK(FULL.indices, 100 * FULL.scores - 30)
     single = ranking([(2, 0.3)], [(0, 0.3), (1, 0.3)])
     for how in ("range", "deviation", "rank"):
-        found = [fused([each, SHORT], [1, 1], how, 5, 5) for each in (FULL, other)]
+        found = [fuse([each, SHORT], [1, 1], how, 5, 5) for each in (FULL, other)]
         np.testing.assert_allclose(found[0].scores[0, :4], found[1].scores[0, :4], rtol=1e-4)
-        scaled = [normalized(TopK(single.indices, single.scores * scale), how, 5) for scale in (1, 30)]
+        scaled = [normalize(TopK(single.indices, single.scores * scale), how, 5) for scale in (1, 30)]
         np.testing.assert_allclose(*scaled, rtol=1e-6)
 
 
 @pytest.mark.parametrize("how", ["range", "deviation", "shift", "rank"])
 def test_a_ranking_of_all_labels_is_full_whatever_is_asked_for(how):
     padded = TopK(np.array([[3, 1, 0, -1, -1]], np.int32), np.array([[0.9, 0.5, 0.1, -np.inf, -np.inf]], np.float32))
-    np.testing.assert_array_equal(normalized(padded, how, 3)[:, :3], normalized(FULL, how, 3))
+    np.testing.assert_array_equal(normalize(padded, how, 3)[:, :3], normalize(FULL, how, 3))
     # Of four labels, it is a ranking that ended early.
-    assert normalized(padded, how, 4)[0, 2] > 0
+    assert normalize(padded, how, 4)[0, 2] > 0
 
 
 def test_a_weight_of_zero_brings_no_labels():
-    found = fused([FULL, SHORT], [0, 1], "range", 5, 5)
+    found = fuse([FULL, SHORT], [0, 1], "range", 5, 5)
     assert found.indices.tolist() == [[2, 1, -1, -1, -1]]
-    assert fused([FULL, SHORT], [1, 0], "range", 5, 5).indices.tolist() == [[3, 1, 0, -1, -1]]
+    assert fuse([FULL, SHORT], [1, 0], "range", 5, 5).indices.tolist() == [[3, 1, 0, -1, -1]]
 
 
 def pairs_of(*rows, labels=6):
@@ -107,11 +106,11 @@ def test_weights_find_the_part_that_is_right():
     pairs = pairs_of(*[[row % 6] for row in range(30)])
     right = ranking(*[[(row % 6, 0.9), ((row + 1) % 6, 0.8)] for row in range(30)])
     wrong = ranking(*[[((row + 2) % 6, 0.9), ((row + 3) % 6, 0.1)] for row in range(30)])
-    weights, value = fitted_weights([wrong, right], pairs)
+    weights, value = fit_weights([wrong, right], pairs)
     assert weights[1] > weights[0]
     assert sum(weights) == pytest.approx(1)
     assert value == 1.0
-    assert fitted_weights([right, right], pairs)[0] == [0.5, 0.5]
+    assert fit_weights([right, right], pairs)[0] == [0.5, 0.5]
 
 
 def test_a_part_that_was_left_out_can_come_back(monkeypatch):
@@ -124,8 +123,8 @@ def test_a_part_that_was_left_out_can_come_back(monkeypatch):
             return 1.0
         return 2.0 if len(seen) > 15 and weights[0] == 0.5 * weights[1] else 0.0
 
-    monkeypatch.setattr(fitting, "_ndcg", without_the_first_and_then_with_it)
-    weights, value = fitted_weights([FULL, SHORT], None)
+    monkeypatch.setattr(fusion, "_ndcg", without_the_first_and_then_with_it)
+    weights, value = fit_weights([FULL, SHORT], None)
     assert (value, weights) == (2.0, [pytest.approx(1 / 3), pytest.approx(2 / 3)])
 
 
@@ -136,20 +135,20 @@ def test_factors_are_of_the_weight_before_the_pass(monkeypatch):
         tried.append(weights)
         return float(next(values))
 
-    monkeypatch.setattr(fitting, "_ndcg", better_each_time)
-    fitted_weights([FULL, SHORT], None)
-    assert [first for first, _ in tried[1:8]] == [*fitting._FACTORS]
+    monkeypatch.setattr(fusion, "_ndcg", better_each_time)
+    fit_weights([FULL, SHORT], None)
+    assert [first for first, _ in tried[1:8]] == [*fusion._FACTORS]
 
 
 def test_what_is_held_out():
     pairs = pairs_of(*[[1] if row % 2 else [] for row in range(40)])
-    rows = held_out_rows(pairs, 0.2, 100, 0)
+    rows = hold_out_rows(pairs, 0.2, 100, 0)
     assert len(rows) == 4
     assert (rows % 2 == 1).all()
-    assert len(held_out_rows(pairs, 0.9, 3, 0)) == 3
-    assert not np.array_equal(rows, held_out_rows(pairs, 0.2, 100, 1))
-    assert len(held_out_rows(pairs_of([1], [2]), 0.9, 5, 0)) == 0
-    assert len(held_out_rows(pairs_of([], []), 0.5, 5, 0)) == 0
+    assert len(hold_out_rows(pairs, 0.9, 3, 0)) == 3
+    assert not np.array_equal(rows, hold_out_rows(pairs, 0.2, 100, 1))
+    assert len(hold_out_rows(pairs_of([1], [2]), 0.9, 5, 0)) == 0
+    assert len(hold_out_rows(pairs_of([], []), 0.5, 5, 0)) == 0
 
 
 def test_labels_without_a_known_pair_and_the_instance_itself_do_not_count():

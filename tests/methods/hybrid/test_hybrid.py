@@ -9,9 +9,8 @@ from scipy.sparse import csr_matrix
 from xmcbench import Artifacts, Part, Unavailable, UsageError
 from xmcbench.errors import UnknownName
 from xmcbench.methods.bm25 import BM25
-from xmcbench.methods.hybrid import Hybrid
-from xmcbench.methods.hybrid import weights as fitting
-from xmcbench.methods.hybrid.fusion import fused
+from xmcbench.methods.hybrid import Hybrid, fusion
+from xmcbench.methods.hybrid.fusion import fuse
 from xmcbench.methods.tfidf import Tfidf
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Cell
@@ -51,7 +50,7 @@ def test_it_is_the_fusion_of_its_parts(hybrid, fitted, corpus, monkeypatch, batc
         ({"weights": "2,1", "normalization": "rank"}, [2, 1], "rank"),
     ):
         found, method = hybrid(**values)
-        expected = fused(parts, weights, how, len(raw_Y), 5)
+        expected = fuse(parts, weights, how, len(raw_Y), 5)
         assert found.indices.tobytes() == expected.indices.tobytes()
         assert found.scores.tobytes() == expected.scores.tobytes()
         assert method.notes["weights"] == dict(zip(("tfidf", "bm25"), weights, strict=True))
@@ -61,7 +60,7 @@ def test_parts_are_asked_for_more_labels_than_are_predicted(hybrid, fitted, corp
     raw_X, raw_Y, _, new = corpus
     found, _ = hybrid(k=1, depth=9)
     parts = [fitted(kind, raw_X, raw_Y).predict(new, 9) for kind in (Tfidf, BM25)]
-    expected = fused(parts, [0.5, 0.5], "deviation", len(raw_Y), 1)
+    expected = fuse(parts, [0.5, 0.5], "deviation", len(raw_Y), 1)
     assert found.scores.tobytes() == expected.scores.tobytes()
     assert found.scores.tobytes() != hybrid(k=1)[0].scores.tobytes()
 
@@ -91,7 +90,7 @@ def test_weights_are_fitted_on_what_the_parts_have_not_seen(hybrid, corpus, monk
     _, method = hybrid(pairs, parts="tfidf,xr-linear", weights="fit")
     assert method.notes["weights_fitted_on"] == 12
     assert sum(method.notes["weights"].values()) == pytest.approx(1)
-    rows = fitting.held_out_rows(pairs, 0.2, 1000, 0)
+    rows = fusion.hold_out_rows(pairs, 0.2, 1000, 0)
     rest = [row for row in range(60) if row not in rows]
     for (trained, labels, asked), known in seen[:2]:
         assert [list(trained), list(asked)] == [[corpus[0][row] for row in each] for each in (rest, rows)]
@@ -115,7 +114,7 @@ def test_held_out_rankings_are_those_of_a_cell_of_the_rest(hybrid, corpus, artif
     monkeypatch.setattr(Part, "ranking", watched)
     hybrid(pairs, parts=f"tfidf,{spec}", weights="fit")
     part, found = made[1]
-    rows = fitting.held_out_rows(pairs, 0.2, 1000, 0)
+    rows = fusion.hold_out_rows(pairs, 0.2, 1000, 0)
     rest = np.setdiff1d(np.arange(60), rows)
     alone = part.kind(**part.values)
     alone.seed, alone.artifacts = 0, artifacts
@@ -127,8 +126,8 @@ def test_held_out_rankings_are_those_of_a_cell_of_the_rest(hybrid, corpus, artif
 
 def test_weights_are_fitted_on_scores_as_they_are_predicted(hybrid, corpus, monkeypatch):
     """Of as many labels, and normalized over the whole ranking, before labels without a known pair are left out."""
-    given, original = [], fitting.only_seen
-    monkeypatch.setattr(fitting, "only_seen", lambda ranking, *rest: given.append(ranking) or original(ranking, *rest))
+    given, original = [], fusion.only_seen
+    monkeypatch.setattr(fusion, "only_seen", lambda ranking, *rest: given.append(ranking) or original(ranking, *rest))
     hybrid(corpus[2], parts="tfidf,bm25", weights="fit", normalization="range")
     assert len(given) == 2
     for ranking in given:

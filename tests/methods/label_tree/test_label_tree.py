@@ -5,8 +5,7 @@ import pytest
 from scipy.sparse import csc_matrix, csr_matrix
 
 from xmcbench import TopK
-from xmcbench.methods.label_tree.shortlist import shortlist
-from xmcbench.methods.label_tree.tree import Level, label_tree, levels
+from xmcbench.methods.label_tree.tree import Level, label_tree, levels, shortlist
 
 
 def known_pairs(instances, labels, seed=0):
@@ -116,7 +115,7 @@ def test_shortlist_equals_its_transcription(size):
 
 @pytest.mark.parametrize("guesses", [30, 160])
 def test_a_better_guess_is_first_however_many_there_are(guesses):
-    """What draws among equals is less than what lies between two guesses. Three clusters are below each."""
+    """The draw among equals moves a child less than a guess does. Three clusters are below each."""
     children = np.kron(np.eye(guesses), np.ones((1, 3))).astype(np.float32)
     level = Level(csr_matrix(children), csr_matrix((200, 3 * guesses), dtype=np.float32))
     order = np.stack([np.random.default_rng(row).permutation(guesses) for row in range(200)]).astype(np.int32)
@@ -153,5 +152,5 @@ def test_shortlist_of_the_first_level_and_of_blocks(monkeypatch):
     assert shares.tolist() == [[1, 0, 0], [0.5, 0.5, 0]]
     drawn = {tuple(shortlist(level, None, 2, seed)[0][0].tolist()) for seed in range(9)}
     assert drawn == {(0, 1), (0, 2)}
-    monkeypatch.setattr("xmcbench.methods.label_tree.shortlist._BLOCK", 1)
+    monkeypatch.setattr("xmcbench.methods.label_tree.tree._BLOCK", 1)
     assert {*shortlist(level, None, 500, 0)[0][1].tolist()} == {0, 1, 2}

@@ -6,9 +6,9 @@ from scipy.sparse import csr_matrix
 from scipy.sparse import random as random_matrix
 
 from xmcbench import TopK
-from xmcbench.methods.label_tree import chunks, ranker
+from xmcbench.methods.label_tree import linear, ranker
+from xmcbench.methods.label_tree.linear import linear_svms
 from xmcbench.methods.label_tree.ranker import TreeRanker
-from xmcbench.methods.label_tree.svm import linear_svms
 from xmcbench.methods.label_tree.tree import label_tree
 
 VALUES = {"cost": 1.0, "threshold": 0.05, "seed": 3}
@@ -41,7 +41,7 @@ def all_scores(X, pairs, queries, tree):
 @pytest.mark.parametrize(("splits", "leaf"), [(2, 2), (4, 5), (16, 100)])
 @pytest.mark.parametrize("cores", [1, 3])
 def test_a_beam_over_all_nodes_ranks_by_brute_force(monkeypatch, splits, leaf, cores):
-    monkeypatch.setattr(chunks, "usable_cores", lambda: cores)
+    monkeypatch.setattr(linear, "usable_cores", lambda: cores)
     X, pairs, queries = drawn()
     seen = np.unique(pairs.indices)
     shape = {"nr_splits": splits, "max_leaf_size": leaf}

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csc_matrix, csr_matrix, random
 
-from xmcbench.methods.label_tree import svm
-from xmcbench.methods.label_tree.svm import linear_svms
+from xmcbench.methods.label_tree import linear
+from xmcbench.methods.label_tree.linear import linear_svms
 
 X = random(120, 30, 0.3, "csr", np.float32, 0)
 #: Six clusters below two: the first four are trained on the first 80 instances, the others on the last 70.
@@ -26,14 +26,14 @@ def trained(cost=1.0, threshold=0.0, seed=0):
 @pytest.mark.parametrize("cost", [0.1, 1.0, 20.0])
 def test_weights_are_those_of_scikit_learn(monkeypatch, cost):
     sklearn = pytest.importorskip("sklearn.svm", reason="needs scikit-learn, to compare with")
-    monkeypatch.setattr(svm, "_TOLERANCE", 1e-6)
-    monkeypatch.setattr(svm, "_PASSES", 10_000)
-    svm._descend.recompile()
+    monkeypatch.setattr(linear, "_TOLERANCE", 1e-6)
+    monkeypatch.setattr(linear, "_PASSES", 10_000)
+    linear._descend.recompile()
     try:
         found = trained(cost).toarray()
     finally:
         monkeypatch.undo()
-        svm._descend.recompile()
+        linear._descend.recompile()
     for cluster in range(6):
         rows = np.flatnonzero(INSTANCES[:, [0, 0, 0, 0, 1, 1][cluster]].toarray())
         model = sklearn.LinearSVC(C=cost, tol=1e-8, max_iter=1_000_000, dual=True, random_state=0)
@@ -77,7 +77,7 @@ def test_a_cluster_that_all_instances_have_is_always_followed():
 def test_threads_do_not_matter(monkeypatch):
     several = {}
     for cores in (1, 3):
-        monkeypatch.setattr(svm, "usable_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(linear, "usable_cores", lambda cores=cores: cores)
         several[cores] = trained(seed=5)
     assert several[1].data.tobytes() == several[3].data.tobytes()
     assert (trained(seed=6).data != several[1].data).any()

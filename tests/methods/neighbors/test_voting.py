@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from xmcbench import TopK
-from xmcbench.methods.neighbors.voting import voted
+from xmcbench.methods.sparse.search import count_votes
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1.0, 2.0, 3.5]))
@@ -21,9 +21,9 @@ def test_shares_are_those_of_a_loop(seed, power):
         for neighbor, weight in zip(nearest.indices[row], weights, strict=True):
             if weight:
                 expected[row] += pairs.toarray()[neighbor] * weight / sum(weights)
-    np.testing.assert_allclose(voted(nearest, pairs, power).toarray(), expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(count_votes(nearest, pairs, power).toarray(), expected, rtol=1e-6, atol=1e-9)
 
 
 def test_no_neighbor_no_vote():
     nothing = TopK(np.full((2, 3), -1, np.int32), np.full((2, 3), -np.inf, np.float32))
-    assert voted(nothing, csr_matrix(np.eye(3, dtype=np.float32)), 1.0).nnz == 0
+    assert count_votes(nothing, csr_matrix(np.eye(3, dtype=np.float32)), 1.0).nnz == 0

@@ -38,7 +38,7 @@ BOTH = pytest.mark.parametrize("recipe", ["sklearn", "pecos"])
 
 
 def pecos(training, texts, blocks=BLOCKS):
-    """What libpecos itself makes of the texts; whitespace as ours, since it splits on the space only."""
+    """Vectors of the texts by libpecos itself; whitespace as ours, since it splits on the space only."""
     pytest.importorskip("pecos", reason="needs libpecos, to compare with")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

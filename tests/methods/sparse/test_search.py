@@ -150,4 +150,4 @@ HALF_WAY = st.builds(lambda odd, power: (2 * odd + 1) * 2.0**power, st.integers(
 def test_settled_scores_are_rounded_to_40_bits(scores):
     mantissa, exponent = np.frexp(scores)
     expected = np.ldexp(np.rint(mantissa * 2.0**40), exponent - 40)
-    assert np.array_equal(search._settled(scores), expected)
+    assert np.array_equal(search._settle(scores), expected)

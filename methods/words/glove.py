@@ -1,20 +1,116 @@
-"""Word vectors from co-occurrence counts: GloVe (Pennington et al. 2014). Imports numba: import it late.
+"""GloVe (Pennington et al. 2014): co-occurrence counts, and word vectors from them. Imports numba: import it late.
 
-The counts are split into PARTS x PARTS blocks by the words of their row and column. Blocks that share neither a
-row word nor a column word touch different vectors, so the PARTS blocks of a (wrapped) diagonal are trained at the same
-time (DSGD; Gemulla et al., KDD 2011). Every vector meets its counts in an order fixed by the seed, regardless of
-the number of threads: the same seed gives the same bytes.
+In training the counts are split into PARTS x PARTS blocks by the words of their row and column. Blocks that share
+neither a row word nor a column word touch different vectors, so the PARTS blocks of a (wrapped) diagonal are trained at
+the same time (DSGD; Gemulla et al., KDD 2011). Every vector meets its counts in an order fixed by the seed, regardless
+of the number of threads: the same seed gives the same bytes.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numba
 import numpy as np
 
 from xmcbench import MethodError
-from xmcbench.methods.words.cooccurrence import Cooccurrence
+
+#: Candidate entries of the rows that are counted at a time.
+_CANDIDATES = 32_000_000
+
+
+@dataclass(frozen=True)
+class Cooccurrence:
+    """A symmetric matrix [V, V] of counts in CSR form; the columns of a row are in order of first occurrence. starts:
+    int64 [V + 1]. columns: int32. counts: float32, above 0."""
+
+    starts: np.ndarray
+    columns: np.ndarray
+    counts: np.ndarray
+
+    @property
+    def words(self) -> int:
+        """Number of words, V."""
+        return len(self.starts) - 1
+
+    @classmethod
+    def of(cls, stream: np.ndarray, words: int, window: int) -> Cooccurrence:
+        """Count words at most ``window`` places apart in one text; two words d apart add 1/d (section 4.2). stream:
+        int32, codes below ``words``, a -1 after each text. A word next to itself counts from both sides. A word's
+        surroundings are added into one dense row, so that no pair is held twice and nothing is sorted. Memory: 12 bytes
+        a token, 16 an entry of the result while its parts are joined, 17 a place in the rows counted at a time."""
+        places, place_starts = _places(stream, words)
+        widest = np.minimum(2 * window * np.diff(place_starts), words)
+        room = np.concatenate([[0], np.cumsum(widest)])
+        lengths = np.zeros(words, np.int64)
+        columns, counts = [np.empty(0, np.int32)], [np.empty(0, np.float32)]
+        first = 0
+        while first < words:
+            last = max(first + 1, int(np.searchsorted(room, room[first] + _CANDIDATES, side="right")) - 1)
+            offsets, filled = room[first : last + 1] - room[first], lengths[first:last]
+            found = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.float32)
+            _count_rows(stream, places, place_starts[first : last + 1], words, window, offsets, *found, filled)
+            ends = (offsets[:-1] + filled).astype(np.int32)
+            kept = np.arange(offsets[-1], dtype=np.int32) < np.repeat(ends, np.diff(offsets))
+            columns.append(found[0][kept])
+            counts.append(found[1][kept])
+            first = last
+        return cls(np.concatenate([[0], np.cumsum(lengths)]), np.concatenate(columns), np.concatenate(counts))
+
+
+@numba.njit  # type: ignore[untyped-decorator]
+def _places(stream: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
+    """The places of each word in the stream, rising, word after word, and where each word's begin; both int64."""
+    starts = np.zeros(words + 1, np.int64)
+    for code in stream:
+        if code >= 0:
+            starts[code + 1] += 1
+    starts = np.cumsum(starts)
+    places, free = np.empty(starts[-1], np.int64), starts[:-1].copy()
+    for place, code in enumerate(stream):
+        if code >= 0:
+            places[free[code]] = place
+            free[code] += 1
+    return places, starts
+
+
+@numba.njit(parallel=True)  # type: ignore[untyped-decorator]
+def _count_rows(
+    stream: np.ndarray,
+    places: np.ndarray,
+    place_starts: np.ndarray,
+    words: int,
+    window: int,
+    offsets: np.ndarray,
+    columns: np.ndarray,
+    counts: np.ndarray,
+    lengths: np.ndarray,
+) -> None:
+    """Fill row r of a block of rows from ``offsets[r]`` on; ``lengths[r]`` says how many entries it has."""
+    workers = numba.get_num_threads()
+    for worker in numba.prange(workers):
+        sums = np.zeros(words, np.float64)
+        touched = np.empty(words, np.int32)
+        # Frequent words have low numbers: dealt out in turn they weigh equally on all workers.
+        for row in range(worker, len(lengths), workers):
+            size = 0
+            for place in places[place_starts[row] : place_starts[row + 1]]:
+                for step in (-1, 1):
+                    for distance in range(1, window + 1):
+                        near = place + step * distance
+                        if near < 0 or stream[near] < 0:
+                            break
+                        if sums[stream[near]] == 0:
+                            touched[size] = stream[near]
+                            size += 1
+                        sums[stream[near]] += 1 / distance
+            for place in range(size):
+                columns[offsets[row] + place] = touched[place]
+                counts[offsets[row] + place] = sums[touched[place]]
+                sums[touched[place]] = 0
+            lengths[row] = size
+
 
 #: Blocks of a diagonal, the maximum number of threads. Constant, so that results do not depend on the number of cores.
 PARTS = 32
@@ -26,10 +122,8 @@ _FAST = {"reassoc", "contract", "nsz"}
 
 class Entries(NamedTuple):
     """The counts in the order of training: block b, of row part b // PARTS and column part b % PARTS, lies in
-    ``starts[b]:starts[b + 1]``.
-
-    starts: int64 [PARTS^2 + 1]. rows, columns: int32. logs: float32, the logarithms of the counts.
-    """
+    ``starts[b]:starts[b + 1]``. starts: int64 [PARTS^2 + 1]. rows, columns: int32. logs: float32, the logarithms of the
+    counts."""
 
     starts: np.ndarray
     rows: np.ndarray
@@ -38,10 +132,8 @@ class Entries(NamedTuple):
 
 
 class Side(NamedTuple):
-    """Vectors (w or w~) and biases of the words on one side, and the sums of their squared steps for AdaGrad.
-
-    vectors, squares: float32 [V, d rounded up to whole registers]. biases, bias_squares: float32 [V].
-    """
+    """Vectors (w or w~) and biases of the words on one side, and the sums of their squared steps for AdaGrad. vectors,
+    squares: float32 [V, d rounded up to whole registers]. biases, bias_squares: float32 [V]."""
 
     vectors: np.ndarray
     squares: np.ndarray
@@ -60,11 +152,9 @@ def train(
     counts: Cooccurrence, dimensions: int, epochs: int, learning_rate: float, x_max: float, alpha: float, seed: int
 ) -> tuple[np.ndarray, list[float]]:
     """Vectors w + w~ of all words, float32 [V, dimensions], and the mean loss f(X) (...)^2 / 2 of an entry by epoch.
-
     Minimizes equation 8 by AdaGrad, one entry at a time as section 4.2 and the authors' program do: sums of squares
     begin at 1 and take a step's own gradient in after it; the learning rate is part of the gradient that is squared.
-    Raises MethodError when the loss is not finite any more.
-    """
+    Raises MethodError when the loss is not finite any more."""
     random = np.random.default_rng(seed)
     entries = partition(counts, int(random.integers(2**31)))
     main, context = (start(counts.words, dimensions, random) for _ in range(2))

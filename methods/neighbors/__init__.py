@@ -1,1 +1,0 @@
-"""What the training instances nearest to a text say about its labels."""
