@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from xmcbench.runner.parts import Part
     from xmcbench.runner.place import Limits
     from xmcbench.storage.artifacts import Artifacts
-    from xmcbench.storage.lfs import refuse_lfs_pointer
     from xmcbench.storage.pairs import pairs_digest
+    from xmcbench.storage.reading import refuse_lfs_pointer
     from xmcbench.storage.tensors import load_arrays, save_arrays
     from xmcbench.texts import Texts
     from xmcbench.topk import TopK
@@ -56,7 +56,7 @@ _PUBLIC = {
     "load_arrays": "xmcbench.storage.tensors",
     "load_dataset": "xmcbench.data",
     "pairs_digest": "xmcbench.storage.pairs",
-    "refuse_lfs_pointer": "xmcbench.storage.lfs",
+    "refuse_lfs_pointer": "xmcbench.storage.reading",
     "run": "xmcbench.api",
     "save_arrays": "xmcbench.storage.tensors",
     "usable_cores": "xmcbench.environment",

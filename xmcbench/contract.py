@@ -24,7 +24,7 @@ from xmcbench.plugins import hub
 from xmcbench.plugins.description import DEFAULT_PRESET
 from xmcbench.plugins.loading import import_file, line_of, load
 from xmcbench.plugins.registry import Registry
-from xmcbench.processes.lifetime import ending_forks
+from xmcbench.processes.process_tree import ending_forks
 from xmcbench.processes.secrets import without_secrets
 from xmcbench.processes.supervisor import supervise
 from xmcbench.records import Store

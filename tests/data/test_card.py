@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from xmcbench.data.card import Card, Derivation, Propensity, Recipe, read_card, write_card
 from xmcbench.errors import DataError
 from xmcbench.storage.naming import check_name
-from xmcbench.storage.shipped import shipped
+from xmcbench.storage.shipped import find_shipped
 
 PLAIN = 'name = "X"\nslug = "x"\n'
 
@@ -69,7 +69,7 @@ def test_what_is_written_is_read_back(tmp_path_factory, name, text, files, defau
 
 def test_a_card_of_what_is_built_is_written_as_it_is_committed(tmp_path):
     """`data build` writes the card beside the files: in a checkout, that must not change it."""
-    built = [path for path in sorted(shipped("datasets").glob("*/card.toml")) if read_card(path).build]
+    built = [path for path in sorted(find_shipped("datasets").glob("*/card.toml")) if read_card(path).build]
     assert len(built) >= 4
     for path in built:
         write_card(tmp_path / "card.toml", read_card(path))

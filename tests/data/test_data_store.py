@@ -11,7 +11,7 @@ from xmcbench.data.sources.xc_raw import XCRaw, json_part, write_labels
 from xmcbench.data.store import get_cached, get_corpus, open_corpus
 from xmcbench.errors import DataError, StorageError
 from xmcbench.storage.cache import cache_root
-from xmcbench.storage.fingerprint import fingerprint, fingerprint_of
+from xmcbench.storage.fingerprint import fingerprint
 from xmcbench.texts import Texts, text_digest
 
 
@@ -79,11 +79,10 @@ def test_the_digest_of_several_files_follows_their_names_and_contents(tmp_path):
     for name in ("a", "b", "c"):
         (tmp_path / name).write_text("x" if name != "c" else "y")
     a, b, c = (tmp_path / name for name in ("a", "b", "c"))
-    found = {fingerprint(a), fingerprint_of([a, b]), fingerprint_of([b, a]), fingerprint_of([a, c])}
+    found = {fingerprint(a), fingerprint(a, b), fingerprint(b, a), fingerprint(a, c)}
     assert len(found) == 4
-    assert fingerprint_of([a]) == fingerprint(a)
     (tmp_path / "b").write_text("z")
-    assert fingerprint_of([a, b]) not in found
+    assert fingerprint(a, b) not in found
 
 
 def test_a_broken_note_of_a_hash_is_not_believed(tmp_path, monkeypatch):

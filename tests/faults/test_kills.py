@@ -28,7 +28,7 @@ class Stubborn(Method):
 
 
 #: What is between a run and the code of a method, from above: each is the parent of the next.
-BELOW = ("server", "keeper", "worker")
+BELOW = ("server", "reaper", "worker")
 
 
 def results(runs):
@@ -48,7 +48,7 @@ def kill(target, run):
     elif target == "group":
         with suppress(ProcessLookupError):
             os.killpg(run.pid, signal.SIGKILL)
-    while target in BELOW and run.poll() is None:  # between two cells there is no keeper and no worker
+    while target in BELOW and run.poll() is None:  # between two cells there is no reaper and no worker
         with suppress(psutil.Error):
             found = psutil.Process(run.pid).children()
             found = [each for each in found if "xmcbench.processes.forkserver" in each.cmdline()]

@@ -9,17 +9,17 @@ import textwrap
 import psutil
 import pytest
 
-from xmcbench.processes import lifetime
+from xmcbench.processes import process_tree
 from xmcbench.processes.supervisor import supervise
 
 #: Run by each interpreter before anything else, as ``sitecustomize``.
 WITHOUT = """
 import os
-from xmcbench.processes import lifetime
-lifetime._prctl = lambda option, value: False
-lifetime._read = lambda path: b""
-lifetime._numbers = lambda: iter(())
-lifetime._namespace = lambda: ""
+from xmcbench.processes import process_tree
+process_tree._prctl = lambda option, value: False
+process_tree._read = lambda path: b""
+process_tree._processes = lambda: []
+process_tree._namespace = lambda: ""
 if hasattr(os, "pidfd_open"):
     del os.pidfd_open
 """
@@ -29,10 +29,10 @@ if hasattr(os, "pidfd_open"):
 def other_system(tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text(WITHOUT)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(lifetime, "_prctl", lambda option, value: False)
-    monkeypatch.setattr(lifetime, "_read", lambda path: b"")
-    monkeypatch.setattr(lifetime, "_numbers", lambda: iter(()))
-    monkeypatch.setattr(lifetime, "_namespace", lambda: "")
+    monkeypatch.setattr(process_tree, "_prctl", lambda option, value: False)
+    monkeypatch.setattr(process_tree, "_read", lambda path: b"")
+    monkeypatch.setattr(process_tree, "_processes", list)
+    monkeypatch.setattr(process_tree, "_namespace", lambda: "")
     monkeypatch.delattr(os, "pidfd_open", raising=False)
     return tmp_path
 
@@ -93,7 +93,7 @@ def test_a_process_ends_with_a_supervisor_that_is_killed(other_system):
 
 
 def ends(number):
-    """Assert that a process ends within the seconds in which keepers look."""
+    """Assert that a process ends within the seconds in which reapers look."""
     try:
         psutil.Process(number).wait(20)
     except psutil.NoSuchProcess:
@@ -103,12 +103,12 @@ def ends(number):
 def test_no_thread_is_started_before_a_fork(other_system):
     """A fork beside a thread is what macOS does not survive."""
     code = "import threading, os; print(threading.active_count(), os.environ['XMCBENCH_SUPERVISED'].startswith(':'))"
-    keeper = other_system / "keeper_threads"
+    reaper = other_system / "reaper_threads"
     hook = f"""
 import os, threading
-os.register_at_fork(before=lambda: open({str(keeper)!r}, "a").write(str(threading.active_count())))
+os.register_at_fork(before=lambda: open({str(reaper)!r}, "a").write(str(threading.active_count())))
 """
     (other_system / "sitecustomize.py").write_text(WITHOUT + hook)
     _, log = supervised(other_system, code)
     assert log.read_text() == "2 True\n", "the process itself has a thread that looks for its parent"
-    assert keeper.read_text() == "1"
+    assert reaper.read_text() == "1"

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from xmcbench.errors import StorageError, XmcbenchError
-from xmcbench.processes.forked import ForkServer
-from xmcbench.processes.lifetime import MARK
+from xmcbench.processes.forkserver import ForkServer
+from xmcbench.processes.process_tree import MARK
 from xmcbench.processes.supervisor import Ending, Supervised, wait
 
 
@@ -140,7 +140,7 @@ re.match("(a*)*b", "a" * 100)
 PARENT = """
 import os, pathlib, sys
 from xmcbench.errors import StorageError, XmcbenchError
-from xmcbench.processes.forked import ForkServer
+from xmcbench.processes.forkserver import ForkServer
 from xmcbench.processes.supervisor import Supervised, wait
 folder = pathlib.Path(sys.argv[1])
 server = ForkServer([], os.environ) if sys.argv[2] == "forked" else None
@@ -154,7 +154,7 @@ if server:
 
 @pytest.fixture
 def held(tmp_path, way):
-    """A script that supervises a process which holds its interpreter; the numbers of keeper, process and its child."""
+    """A script that supervises a process which holds its interpreter; the numbers of reaper, process and its child."""
     (tmp_path / "holds.py").write_text(HOLDS)
     (tmp_path / "script.py").write_text(PARENT)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
@@ -177,7 +177,7 @@ def test_nothing_outlives_a_script_that_is_killed(held, sign):
     assert all(map(gone, numbers))
 
 
-def test_nothing_outlives_a_keeper_that_is_killed(held):
+def test_nothing_outlives_a_reaper_that_is_killed(held):
     """Its orphans go to nobody who would end them: they are found by their mark."""
     script, numbers = held
     os.kill(numbers[0], signal.SIGKILL)
@@ -186,12 +186,12 @@ def test_nothing_outlives_a_keeper_that_is_killed(held):
 
 
 def test_the_next_run_ends_what_is_left_where_everything_was_killed_at_once(held, tmp_path):
-    from xmcbench.processes.lifetime import end_orphans
+    from xmcbench.processes.process_tree import kill_orphans
 
     script, numbers = held
     other = {**os.environ, MARK: f"1:{script.pid}:1:of another container"}
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=other) as stranger:
-        end_orphans()
+        kill_orphans()
         assert all(map(alive, numbers))  # their supervisor lives
         chain = dict.fromkeys((script.pid, psutil.Process(numbers[0]).ppid(), *numbers[:2]))
         for process in chain:
@@ -200,7 +200,7 @@ def test_the_next_run_ends_what_is_left_where_everything_was_killed_at_once(held
             os.kill(process, signal.SIGKILL)
         script.wait(10)
         assert alive(numbers[2])
-        end_orphans()
+        kill_orphans()
         assert all(map(gone, numbers))
         assert alive(stranger.pid)
         stranger.communicate(b"\n")
@@ -242,7 +242,7 @@ def test_where_no_process_can_be_started(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    monkeypatch.setattr("xmcbench.processes.supervisor.subprocess.Popen", refuse)
+    monkeypatch.setattr("xmcbench.processes.forkserver.subprocess.Popen", refuse)
     with pytest.raises(XmcbenchError, match="no process can be started: Resource temporarily unavailable"):
         Supervised("json.tool", [], tmp_path / "log", {}, tmp_path / "result")
     (tmp_path / "file").touch()

@@ -12,7 +12,7 @@ from xmcbench.records import Store, cleaning
 from xmcbench.records.cleaning import count_freed_bytes, items, remove
 from xmcbench.records.record import SubsetFacts
 from xmcbench.setting import Setting, draw
-from xmcbench.storage.artifacts import CONTENT
+from xmcbench.storage.artifact_stores import CONTENT
 from xmcbench.storage.pairs import Pattern
 
 LARGE = b"x" * (1 << 20)
@@ -51,7 +51,8 @@ def test_the_kinds_of_the_methods_that_ship_are_known(store):
     root = Path(__file__).parents[2]
     files = [*(root / "methods").rglob("*.py"), *(root / "xmcbench" / "runner").glob("*.py")]
     text = "\n".join(file.read_text() for file in files)
-    made = {*re.findall(r"artifacts\.get\(\s*\"([\w-]+)\"", text), "ranking"}
+    calls = re.findall(r"artifacts\.get\(\s*((?:\"[\w-]+\"|if|else|\w+|\s)+),", text)
+    made = {*re.findall(r"\"([\w-]+)\"", " ".join(calls)), "ranking"}
     assert len(made) > 10
     assert cleaning.kinds(store) == made | {"unfinished", "predictions", "logs", "subsets"}
 

@@ -35,7 +35,7 @@ def test_a_damaged_file_is_named(tmp_path, content):
 
 def test_the_lists_of_several_folders_stand_side_by_side(tmp_path, monkeypatch):
     board, own = tmp_path / "board", tmp_path / "own"
-    monkeypatch.setattr(equivalence, "shipped", lambda name: board)
+    monkeypatch.setattr(equivalence, "find_shipped", lambda name: board)
     for folder, listed in ((board, (evidence(ONE), evidence(TWO))), (own, (evidence(TWO), evidence(THREE)))):
         folder.mkdir()
         write_file(folder / FILE, {"tfidf": (listed,)})

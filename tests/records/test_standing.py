@@ -7,7 +7,7 @@ from xmcbench.records import Standing
 from xmcbench.records.equivalence import METRICS, RANKS, Evidence
 from xmcbench.records.standing import metrics_digest, ranks_digest, valid_sources
 from xmcbench.storage.canonical import sha256_json
-from xmcbench.storage.source import joined
+from xmcbench.storage.source import join_digests
 
 TODAY = Standing({"tfidf": sha256_json("today")})
 
@@ -70,7 +70,7 @@ def test_code_that_is_equal_to_other_code_alone_is_stale_and_not_mixed(record):
 def test_a_result_with_parts_is_fresh_where_all_of_them_give_the_same(record, altered):
     sources = {name: sha256_json(f"{name} today") for name in ("tfidf", "outer")}
     through = [("outer", {}), ("tfidf", {"k": 1})]
-    before = joined([sha256_json("outer before"), sha256_json("tfidf before")], [{"k": 1}])
+    before = join_digests([sha256_json("outer before"), sha256_json("tfidf before")], [{"k": 1}])
     made = altered(record("outer"), (("method", "source_sha256"), before))
 
     def evidence(*lists):

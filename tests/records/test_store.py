@@ -1,7 +1,6 @@
 """A runs folder: what gives way to what, and what is removed that a killed run left."""
 
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -17,14 +16,18 @@ import pytest
 from xmcbench.environment import machine, machine_tag
 from xmcbench.errors import StorageError
 from xmcbench.metrics import TruePairs
-from xmcbench.processes.heartbeat import Heart
-from xmcbench.processes.lifetime import new_mark
+from xmcbench.processes.process_tree import new_mark
 from xmcbench.records import Store
 from xmcbench.records.ranks import Truth
 from xmcbench.records.record import RanksFacts
-from xmcbench.storage import temporary
-from xmcbench.storage.lock import in_use
-from xmcbench.storage.temporary import hold_file, hold_folder, scratch, sweep_scratch
+from xmcbench.storage import locks, temporary
+from xmcbench.storage.locks import Heartbeat, hold_shared, temporary_name
+from xmcbench.storage.temporary import folder_in, scratch, sweep_scratch, temporary_path
+
+
+def killed(target="", prefix="."):
+    """Return a temporary name of a process that is gone: there is no number so high."""
+    return temporary_name(target, prefix).replace(f"-{os.getpid()}-", "-99999999-")
 
 
 def test_a_result_gives_way_to_a_result_only(tmp_path, record):
@@ -176,10 +179,10 @@ def test_what_a_killed_run_left_is_swept_and_nothing_else(tmp_path, record, root
     unfinished, own = (root / "unfinished" / name for name in (f"training-{'a' * 32}", "mine"))
     for folder in (artifacts, unfinished, own):
         folder.mkdir(parents=True)
-    busy, kept = hold_file(place)
-    held, being_made = hold_folder(artifacts, ".name.")
+    kept = temporary_path(place)
+    kept.touch()
     left = [
-        place.with_name(f".record.json.{machine_tag()}-abcdefgh.tmp"),
+        place.with_name(killed("record.json")),
         unfinished / ".checkpoint.safetensors.123.tmp",
     ]
     others = [
@@ -199,21 +202,20 @@ def test_what_a_killed_run_left_is_swept_and_nothing_else(tmp_path, record, root
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
         os.utime(path, (0, 0))
-    (artifacts / f".name.{machine_tag()}-abcdefgh.tmp").mkdir()
-    (root / f".{machine_tag()}-abcdefgh.tmp").mkdir()
-    with in_use(unfinished.with_suffix(".lock")):
+    folders = [artifacts / killed("name"), root / killed()]
+    for folder in folders:
+        folder.mkdir()
+    with folder_in(artifacts, artifacts / "name") as being_made:
+        with hold_shared(unfinished.with_suffix(".lock")):
+            store.sweep()
+            assert [path.exists() for path in left] == [False, True]
         store.sweep()
-        assert [path.exists() for path in left] == [False, True]
-    store.sweep()
-    assert [path.exists() for path in left] == [False, False]
-    assert all(path.exists() for path in (*others, place, kept, being_made))
-    assert not (artifacts / f".name.{machine_tag()}-abcdefgh.tmp").exists()
-    assert not (root / f".{machine_tag()}-abcdefgh.tmp").exists()
-    assert busy != held
+        assert not any(path.exists() for path in (*left, *folders))
+        assert all(path.exists() for path in (*others, place, kept, being_made))
 
 
 @pytest.mark.parametrize(
-    "name", [f".{machine_tag()}-abcdefgh.tmp/", f"ranking/.{'a' * 32}.{machine_tag()}-abcdefgh.tmp/", "ranking/CLAIM"]
+    "name", [f"{killed()}/", f"ranking/{killed('a' * 32)}/", "ranking/CLAIM"], ids=["folder", "artifact", "claim"]
 )
 def test_each_leftover_of_a_training_is_seen_between_what_is_settled(tmp_path, name):
     store = Store(tmp_path)
@@ -247,10 +249,10 @@ def test_a_sweep_leaves_the_claim_of_a_living_build(tmp_path):
 
 
 def test_what_another_machine_writes_is_swept_when_it_is_old(tmp_path):
-    """The file system may not show its locks."""
+    """Its processes are not known here."""
     store, here = Store(tmp_path), machine_tag()
     there = f"{int(here, 16) ^ 1:06x}"
-    names = [f".{here}-abcdefgh.tmp", f".{there}-abcdefgh.tmp", f".{there}-old_____.tmp"]
+    names = [killed(), killed().replace(here, there), killed().replace(here, there)]
     for name in names:
         (tmp_path / name).mkdir()
     os.utime(tmp_path / names[2], (0, 0))
@@ -262,26 +264,24 @@ def test_what_another_machine_writes_is_swept_when_it_is_old(tmp_path):
 
 
 def test_a_folder_in_use_is_touched_so_that_no_other_machine_takes_it_for_old(tmp_path, monkeypatch):
-    """A cell may run for days, in a folder whose entries do not change, and whose lock others do not see."""
-    monkeypatch.setattr(temporary, "_heart", Heart(0.01))
+    """A cell may run for days, in a folder whose entries do not change."""
+    monkeypatch.setattr(temporary, "heartbeat", Heartbeat(0.01))
     store = Store(tmp_path)
     with store.staging() as staged:
         os.utime(staged.root, (0, 0))
         deadline = time.monotonic() + 20
         while staged.root.stat().st_mtime == 0 and time.monotonic() < deadline:
             time.sleep(0.01)
-        monkeypatch.setattr(temporary, "machine_tag", lambda: "000000")  # the other machine, which sees no locks
-        monkeypatch.setattr(temporary.fcntl, "flock", lambda *_: None)
+        monkeypatch.setattr(locks, "machine_tag", lambda: "000000")  # there, no process of ours is known
         store.sweep()
         assert staged.root.is_dir()
-    assert staged.root not in temporary._folders
+    assert staged.root not in temporary.heartbeat._held
 
 
 def test_a_scratch_folder_of_another_machine_stays_for_a_day(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with scratch() as folder, monkeypatch.context() as other:
-        other.setattr(temporary, "machine_tag", lambda: "000000")
-        other.setattr(temporary.fcntl, "flock", lambda *_: None)
+        other.setattr(locks, "machine_tag", lambda: "000000")
         sweep_scratch()
         assert folder.is_dir()
         os.utime(folder, (0, 0))
@@ -303,7 +303,7 @@ def test_dead_claims_are_swept_and_others_stay(tmp_path, record):
 
 def test_scratch_folders_of_dead_processes_are_swept(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    left, linked = (f"xmcbench-{machine_tag()}-{letters}.tmp" for letters in ("abcdefgh", "linked__"))
+    left, linked = (killed(prefix="xmcbench-") for _ in range(2))
     others = ("xmcbench-results", "xmcbench-abcdefgh", "xmcbench-abcdefgh.tmp", "other.tmp")
     for name in (left, *others):
         (tmp_path / name / "inner").mkdir(parents=True)
@@ -323,26 +323,6 @@ def test_how_records_spell_a_dataset(tmp_path, record):
     path = store.record_path(store.write(record("tfidf")).cell)
     path.with_name("a.json").write_text("{")
     assert [store.dataset_named(name) for name in ("tiny", "TINY", "Tiny", "other")] == ["Tiny"] * 3 + [None]
-
-
-@pytest.mark.parametrize("make", [hold_file, lambda path: hold_folder(path.parent, ".name.")])
-def test_what_a_sweep_is_about_to_remove_is_not_held(tmp_path, monkeypatch, make):
-    """A sweep opens and locks a new file before its maker does: it exists for a moment more."""
-    swept = []
-    lock = fcntl.flock
-
-    def first(descriptor, how):
-        if not swept:
-            (path,) = tmp_path.iterdir()
-            swept.append((path, os.open(path, os.O_RDONLY)))
-            lock(swept[0][1], fcntl.LOCK_EX)
-        lock(descriptor, how)
-
-    monkeypatch.setattr(fcntl, "flock", first)
-    held, path = make(tmp_path / "name")
-    assert path != swept[0][0]
-    for descriptor in (held, swept[0][1]):
-        os.close(descriptor)
 
 
 def test_a_record_that_goes_away_while_it_is_looked_for_is_none(tmp_path, record, monkeypatch):

@@ -36,7 +36,8 @@ from xmcbench.runner.executors.ray.mailbox import (
 )
 from xmcbench.runner.executors.ray.versions import Versions
 from xmcbench.runner.job import Job, Outcome, TextFile
-from xmcbench.storage.artifacts import Artifacts, examine, located, stores
+from xmcbench.storage.artifact_stores import examine, list_stores, locate
+from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.source import plugin_files
 
 GOOD = Ending(0, False, False, 7)
@@ -398,13 +399,13 @@ def test_artifacts_travel_both_ways(far, job, tmp_path):
     store.put("kind", {"a": 1}, build, wall_s=1000.0)
     store.put("kind", {"a": 1}, build, wall_s=1000.0, own=True)
     errand._keep(store.used, there, far.link)
-    assert [located(Path("runs"), name).parts[:-1] for name in store.used] == [
+    assert [locate(Path("runs"), name).parts[:-1] for name in store.used] == [
         ("runs", "artifacts", "kind"),
         ("runs", "trained", TRAINING, "kind"),
     ]
     for name in store.used:
-        assert folder_of(located(tmp_path / "runs", name)) == folder_of(located(tmp_path / "there", name))
-    for root in stores(tmp_path / "runs"):
+        assert folder_of(locate(tmp_path / "runs", name)) == folder_of(locate(tmp_path / "there", name))
+    for root in list_stores(tmp_path / "runs"):
         assert [problem for _, problem in examine(root)] == [""]
     asked = len(far.link.asked)
     errand._keep([*store.used, "../outside"], there, far.link)

@@ -469,7 +469,7 @@ def test_a_cell_that_another_run_has_is_left_to_it(run_here, at_hand, methods, s
         def __exit__(self, *_):
             return None
 
-        def mine(self):
+        def is_ours(self):
             return True
 
     def claim(self, cell):

@@ -1,14 +1,20 @@
 """What killed processes left in the cache, also on a machine that only runs tasks of a cluster."""
 
 import os
+from pathlib import Path
 
 import pytest
 
-from xmcbench.environment import machine_tag
 from xmcbench.records import Store
 from xmcbench.runner.executors.ray import errand
 from xmcbench.runner.leftovers import sweep
-from xmcbench.storage.temporary import hold_file, hold_folder, remove_folder
+from xmcbench.storage.locks import temporary_name
+from xmcbench.storage.temporary import folder_in, temporary_path
+
+
+def killed(target="", prefix="."):
+    """Return a temporary name of a process that is gone: there is no number so high."""
+    return temporary_name(target, prefix).replace(f"-{os.getpid()}-", "-99999999-")
 
 
 @pytest.fixture
@@ -29,10 +35,10 @@ def of_a_cluster(_):
 @pytest.mark.parametrize("command", [of_a_run, of_a_cluster])
 def test_the_next_command_removes_it_and_nothing_else(cache, tmp_path, command):
     received = cache / "received"
-    left, kept, made, tag = [], [], "a" * 32, machine_tag()
+    left, kept, made = [], [], "a" * 32
     for folder in (cache / "labels", received / "artifacts" / "tokens", received / "trained" / made / "ranking"):
         (folder / made).mkdir(parents=True)
-        unfinished = [f".{made}.{tag}-abcdefgh.tmp", f".{tag}-abcdefgh.tmp", f"{made}.claim", f"{made}.claim.turn"]
+        unfinished = [killed(made), killed(), f"{made}.claim", f"{made}.claim.turn"]
         for name in (*unfinished, f"{made}.lock", "mine.claim"):
             (folder / name).touch()
             os.utime(folder / name, (0, 0))
@@ -41,11 +47,11 @@ def test_the_next_command_removes_it_and_nothing_else(cache, tmp_path, command):
     files = received / "files"
     files.mkdir()
     (files / "content.arrow").touch()
-    (files / f".content.arrow.{tag}-abcdefgh.tmp").touch()
-    held, folder = hold_folder(received / "artifacts" / "tokens", ".made.")
-    descriptor, file = hold_file(files / "content.arrow")
-    command(tmp_path)
-    assert not [path.name for path in (*left, files / f".content.arrow.{tag}-abcdefgh.tmp") if path.exists()]
-    assert all(path.exists() for path in (*kept, files / "content.arrow", folder, file))
-    remove_folder(held, folder)
-    os.close(descriptor)
+    left.append(files / killed("content.arrow"))
+    left[-1].touch()
+    file = temporary_path(files / "content.arrow")
+    file.touch()
+    with folder_in(received / "artifacts" / "tokens", Path("made")) as folder:
+        command(tmp_path)
+        assert not [path.name for path in left if path.exists()]
+        assert all(path.exists() for path in (*kept, files / "content.arrow", folder, file))

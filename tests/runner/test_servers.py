@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 
-from xmcbench.processes import forked
+from xmcbench.processes import forkserver
 from xmcbench.runner import imports
 from xmcbench.runner.executors import servers
 from xmcbench.runner.executors.servers import Servers
@@ -15,13 +15,19 @@ from xmcbench.runner.imports import before_a_fork, imports_of
 
 
 class Server:
-    """One that notes what becomes of it."""
+    """A fork server that is not started."""
 
     def __init__(self, modules, environment):
-        self.modules, self.environment, self.runs, self.busy, self.ended = modules, environment, True, False, False
+        self.modules, self.environment, self.is_running, self.is_busy, self.ended = (
+            modules,
+            environment,
+            True,
+            False,
+            False,
+        )
 
     def end(self):
-        self.ended, self.runs = True, False
+        self.ended, self.is_running = True, False
 
 
 @pytest.fixture
@@ -48,7 +54,7 @@ def test_the_one_that_was_not_used_for_longest_makes_room(pool):
     assert pool.server(["a"], {}) is first
     third = pool.server(["c"], {})
     assert (first.ended, second.ended, third.ended) == (False, True, False)
-    first.busy = True
+    first.is_busy = True
     fourth = pool.server(["d"], {})
     assert (first.ended, third.ended, fourth.ended) == (False, True, False)
     pool.end()
@@ -58,7 +64,7 @@ def test_the_one_that_was_not_used_for_longest_makes_room(pool):
 
 def test_one_that_is_gone_is_replaced(pool):
     first, second = pool.server(["a"], {}), pool.server(["b"], {})
-    first.runs = second.runs = False
+    first.is_running = second.is_running = False
     replaced = pool.server(["a"], {})
     assert replaced is not first
     assert first.ended, "its process is waited for, and its sockets are closed"
@@ -77,7 +83,7 @@ def test_there_is_none_where_none_can_be(pool, monkeypatch):
     assert pool.server([], {}) is None
 
 
-@pytest.mark.skipif(not forked.AVAILABLE, reason="processes are not forked on this system")
+@pytest.mark.skipif(not forkserver.AVAILABLE, reason="processes are not forked on this system")
 def test_what_imports_leave_behind_goes_with_the_servers(tmp_path, monkeypatch):
     """torch makes a folder torchinductor_USER when it is imported."""
     (tmp_path / "leaves.py").write_text("import tempfile\nfolder = tempfile.mkdtemp()\n")
@@ -110,7 +116,7 @@ def test_what_looks_for_gpus_is_not_imported_before_a_fork_where_there_are_some(
     assert before_a_fork(found, gpus=True) == (*imports_of([]), "numba")
 
 
-@pytest.mark.skipif(not forked.AVAILABLE, reason="processes are not forked on this system")
+@pytest.mark.skipif(not forkserver.AVAILABLE, reason="processes are not forked on this system")
 def test_imports_before_a_fork_start_no_thread_that_does_not_know_forks():
     """jemalloc's, which pyarrow brings, does."""
     modules = imports_of(imports._SLOW)

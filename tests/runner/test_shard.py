@@ -16,6 +16,7 @@ from xmcbench.runner.plan import plan
 from xmcbench.runner.pretraining import pretrain
 from xmcbench.runner.shard import Shard
 from xmcbench.setting import Setting
+from xmcbench.storage.locks import Heartbeat
 
 PLUGIN = """
     from pathlib import Path
@@ -174,14 +175,14 @@ def test_a_cell_that_was_lost_is_left_to_who_has_it(planned, store, at_hand, mon
     store.record_path(theirs.cell).unlink()
     claim, taken = store.claim(made.cells[0].cell), []
 
-    def mine(self):
+    def is_ours(self):
         if self.path == claim.path and not taken:
             taken.append(store.write(theirs))
             return False
         return True
 
-    monkeypatch.setattr(type(claim), "mine", mine)
-    monkeypatch.setattr(type(claim), "beat", lambda _: None)  # it asks too, whenever its time comes
+    monkeypatch.setattr(type(claim), "is_ours", is_ours)
+    monkeypatch.setattr(Heartbeat, "start", lambda *_: None)  # it asks too, whenever its time comes
     monkeypatch.setattr(waiting, "_LEAST_S", 0.01)
     (record,) = execute(made, Place(store))
     assert record == taken[0]
@@ -197,7 +198,7 @@ def test_a_cell_that_was_lost_is_recorded_unless_somebody_else_did(
     store.record_path(theirs.cell).unlink()
     claim, lost = store.claim(made.cells[0].cell), []
 
-    def mine(self):
+    def is_ours(self):
         if self.path == claim.path and not lost:
             lost.append(self.path.unlink())
             if recorded:
@@ -206,8 +207,8 @@ def test_a_cell_that_was_lost_is_recorded_unless_somebody_else_did(
         return True
 
     started = []
-    monkeypatch.setattr(type(claim), "mine", mine)
-    monkeypatch.setattr(type(claim), "beat", lambda _: None)
+    monkeypatch.setattr(type(claim), "is_ours", is_ours)
+    monkeypatch.setattr(Heartbeat, "start", lambda *_: None)
     monkeypatch.setattr(waiting, "_LEAST_S", 0.01)
     (record,) = execute(made, Place(store), lambda cell, place, ended: started.append(ended))
     assert (record.measured == theirs.measured) is recorded

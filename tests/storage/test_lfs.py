@@ -4,7 +4,7 @@ import pytest
 
 from xmcbench.errors import DataError, Unavailable
 from xmcbench.storage.arrays import read_arrays
-from xmcbench.storage.lfs import refuse_lfs_pointer
+from xmcbench.storage.reading import refuse_lfs_pointer
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"a" * 64 + b"\nsize 12345\n"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xmcbench.errors import StorageError
-from xmcbench.storage.lock import exclusive, in_use
+from xmcbench.storage.locks import exclusive, hold_shared
 
 
 def free(path):
@@ -32,8 +32,8 @@ def test_one_alone(path):
 
 
 def test_many_together_and_nobody_alone_beside_them(path):
-    with closing(in_use(path)):
-        with closing(in_use(path)):
+    with closing(hold_shared(path)):
+        with closing(hold_shared(path)):
             assert not free(path)
         assert not free(path)
     assert free(path)
@@ -63,7 +63,7 @@ def waiting(path):
         assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("hold", [exclusive, lambda path: closing(in_use(path))], ids=["alone", "together"])
+@pytest.mark.parametrize("hold", [exclusive, lambda path: closing(hold_shared(path))], ids=["alone", "together"])
 def test_who_waits_gets_it(path, waiting, hold):
     with exclusive(path):
         got, _ = waiting(hold)
@@ -71,7 +71,7 @@ def test_who_waits_gets_it(path, waiting, hold):
     assert got.wait(20)
 
 
-@pytest.mark.parametrize("hold", [exclusive, lambda path: closing(in_use(path))], ids=["alone", "together"])
+@pytest.mark.parametrize("hold", [exclusive, lambda path: closing(hold_shared(path))], ids=["alone", "together"])
 def test_who_waited_for_a_file_that_was_removed_holds_the_one_that_is_there(path, waiting, hold):
     """Otherwise a third one would create the file again and hold it too."""
     with exclusive(path):
@@ -86,7 +86,7 @@ def test_who_waited_for_a_file_that_was_removed_holds_the_one_that_is_there(path
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
-    for hold in (in_use, lambda path: exclusive(path).__enter__()):
+    for hold in (hold_shared, lambda path: exclusive(path).__enter__()):
         with pytest.raises(StorageError, match="cannot write"):
             hold(tmp_path / "file" / "x.lock")
 
@@ -105,11 +105,11 @@ def test_a_store_of_others_can_be_used(path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", refuse)
-        held = in_use(path)
+        held = hold_shared(path)
         with pytest.raises(StorageError, match="Permission denied"), exclusive(path):
             pass
         with pytest.raises(StorageError, match="Permission denied"):
-            in_use(path.with_name("none.lock"))
+            hold_shared(path.with_name("none.lock"))
     with closing(held):
         assert not free(path)
     assert free(path)
@@ -120,6 +120,6 @@ def test_without_locks_nobody_waits(path, monkeypatch):
         raise OSError(errno.EOPNOTSUPP, "no locks here")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with exclusive(path) as one, exclusive(path, wait=False) as other, closing(in_use(path)):
+    with exclusive(path) as one, exclusive(path, wait=False) as other, closing(hold_shared(path)):
         assert one.held
         assert other.held

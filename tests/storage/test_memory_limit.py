@@ -7,9 +7,8 @@ import pyarrow as pa
 import pytest
 
 from xmcbench.errors import DataError
-from xmcbench.storage import memory
-from xmcbench.storage.memory import bounded_memory
-from xmcbench.storage.reading import FLAG, VARIABLE, Unreadable
+from xmcbench.storage import reading
+from xmcbench.storage.reading import FLAG, VARIABLE, Unreadable, bounded_memory
 
 counted = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux counts the memory of a process")
 MIB = 1 << 20
@@ -37,7 +36,7 @@ def test_what_a_block_may_allocate_is_bounded_and_only_there(monkeypatch):
         allocate(256 * MIB)
     assert limit() == before
     allocate(256 * MIB)
-    monkeypatch.setattr(memory, "MEMORY", 64 * MIB)
+    monkeypatch.setattr(reading, "MEMORY", 64 * MIB)
     with refused, bounded_memory(Path("x")):
         allocate(256 * MIB)
     monkeypatch.setenv(VARIABLE, "1")
@@ -89,7 +88,7 @@ def test_a_file_beyond_a_limit_is_named():
 
 
 def test_without_a_count_of_memory_there_is_no_limit(monkeypatch):
-    monkeypatch.setattr(memory, "_STATE", Path("/none"))
+    monkeypatch.setattr(reading, "_STATE", Path("/none"))
     before = limit()
     with bounded_memory(Path("x"), 1):
         assert limit() == before

@@ -19,16 +19,16 @@ def package(tmp_path, monkeypatch):
 
 def test_a_checkout_has_them_at_its_root(package):
     (package / "datasets").mkdir(parents=True)
-    assert shipped.shipped("datasets") is None  # somebody else's, as no project is there
+    assert shipped.find_shipped("datasets") is None  # somebody else's, as no project is there
     (package / "pyproject.toml").touch()
-    assert shipped.shipped("datasets") == package / "datasets"
-    assert shipped.shipped("leaderboards/published") is None
+    assert shipped.find_shipped("datasets") == package / "datasets"
+    assert shipped.find_shipped("leaderboards/published") is None
 
 
 def test_an_installed_package_has_them_in_its_environment(package, tmp_path):
     beside = package / "share" / "xmcbench" / "datasets"
     beside.mkdir(parents=True)
-    assert shipped.shipped("datasets") == beside
+    assert shipped.find_shipped("datasets") == beside
     own = tmp_path / "environment" / "share" / "xmcbench" / "datasets"
     own.mkdir(parents=True)
-    assert shipped.shipped("datasets") == own
+    assert shipped.find_shipped("datasets") == own

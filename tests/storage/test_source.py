@@ -17,7 +17,7 @@ from xmcbench.plugins.registry import Registry
 from xmcbench.storage import source, syntax
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.source import Sources, module_digest, modules_digest, source_of
-from xmcbench.storage.syntax import Syntax, edited, keep_first, syntax_of
+from xmcbench.storage.syntax import Syntax, find_edited, keep_first, syntax_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -221,16 +221,16 @@ def test_a_process_that_keeps_the_first_reading_knows_which_files_were_edited(tm
         os.utime(file, (file.stat().st_mtime + seconds,) * 2)
 
     monkeypatch.setattr(syntax, "_readings", syntax._Readings())
-    assert edited([file]) == []
+    assert find_edited([file]) == []
     keep_first()
     first = syntax_of(file, "module")
     assert first.imports == ("numpy",)
     write("import numpy\nRATE = 1  # a comment\n", 1)
-    assert edited([file]) == []
+    assert find_edited([file]) == []
     write("import numpy\nRATE = 2\n", 2)
     assert syntax_of(file, "module") == first
-    assert edited([file, tmp_path / "other.py"]) == [file]
-    assert edited([]) == []
+    assert find_edited([file, tmp_path / "other.py"]) == [file]
+    assert find_edited([]) == []
 
 
 def test_a_package_of_somebody_counts_as_a_whole(tmp_path, monkeypatch):
@@ -544,10 +544,10 @@ def test_a_neighbor_that_python_does_not_find_elsewhere_is_one(tmp_path, monkeyp
         (tmp_path / name).touch()
     monkeypatch.setitem(sys.modules, "without_spec", ModuleType("without_spec"))
     beside = source._Package("", tmp_path)
-    assert beside.imported("nowhere_else.inside")
-    assert beside.imported("without_spec")
-    assert not beside.imported("json")  # Python's own goes first
-    assert not beside.imported("absent")
+    assert beside.has("nowhere_else.inside")
+    assert beside.has("without_spec")
+    assert not beside.has("json")  # Python's own goes first
+    assert not beside.has("absent")
 
 
 def test_no_key_holds_a_number_that_somebody_has_to_raise():

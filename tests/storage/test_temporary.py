@@ -2,10 +2,15 @@ import os
 
 import pytest
 
-from xmcbench.environment import machine_tag
 from xmcbench.storage import temporary
 from xmcbench.storage.atomic import atomic_folder, write_text
-from xmcbench.storage.temporary import folder_in, hold_file, scratch
+from xmcbench.storage.locks import temporary_name
+from xmcbench.storage.temporary import folder_in, scratch, temporary_path
+
+
+def killed(target="", prefix="."):
+    """Return a temporary name of a process that is gone: there is no number so high."""
+    return temporary_name(target, prefix).replace(f"-{os.getpid()}-", "-99999999-")
 
 
 @pytest.fixture(autouse=True)
@@ -35,19 +40,26 @@ def written(folder):
 
 
 @pytest.mark.parametrize(
-    ("make", "prefix"), [(scratched, "xmcbench-"), (made_inside, "."), (made_beside, ".other."), (written, ".other.")]
+    ("make", "name"),
+    [
+        (scratched, killed(prefix="xmcbench-")),
+        (made_inside, killed()),
+        (made_beside, killed("other")),
+        (written, killed("other")),
+    ],
+    ids=["scratch", "inside", "beside", "file"],
 )
-def test_whoever_makes_the_next_one_removes_what_was_left(tmp_path, make, prefix):
-    left = tmp_path / f"{prefix}{machine_tag()}-abcdefgh.tmp"
+def test_whoever_makes_the_next_one_removes_what_was_left(tmp_path, make, name):
+    left = tmp_path / name
     (left / "inner").mkdir(parents=True)
-    held, busy = hold_file(tmp_path / "busy")
-    others = {tmp_path / name for name in (".other.tmp", f".{machine_tag()}-short.tmp", "xmcbench-results")}
+    busy = temporary_path(tmp_path / "busy")
+    busy.touch()
+    others = {tmp_path / name for name in (".other.tmp", killed().replace("-99999999-", "-x-"), "xmcbench-results")}
     for path in others:
         path.touch()
     temporary._swept.clear()
     make(tmp_path)
     assert {*tmp_path.iterdir()} - {tmp_path / "made"} == {*others, busy}
-    os.close(held)
 
 
 def test_a_process_sweeps_a_folder_once(tmp_path, monkeypatch):
@@ -66,10 +78,3 @@ def test_a_scratch_folder_is_private(tmp_path):
             assert folder.stat().st_mode & 0o777 == 0o700
     finally:
         os.umask(before)
-
-
-def test_a_folder_that_is_missing_is_an_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        temporary.hold_folder(tmp_path / "missing", ".")
-    with pytest.raises(FileNotFoundError):
-        hold_file(tmp_path / "missing" / "file")

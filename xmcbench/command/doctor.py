@@ -86,10 +86,10 @@ def _find_damage(cache: Path, runs: Path) -> list[str]:
     """Return one line for each checksum mismatch."""
     from xmcbench.records import Store
     from xmcbench.records.examination import find_damage
-    from xmcbench.storage import artifacts
-    from xmcbench.storage.cache import received
+    from xmcbench.storage.artifact_stores import examine, list_stores
+    from xmcbench.storage.cache import cluster_cache
 
-    examined = chain.from_iterable(map(artifacts.examine, (cache, *artifacts.stores(received()))))
+    examined = chain.from_iterable(map(examine, (cache, *list_stores(cluster_cache()))))
     kept = [(folder, problem) for folder, problem in examined if problem]
     found = [f"{folder}: {problem}; it will be regenerated when needed" for folder, problem in kept]
     return found + (list(find_damage(Store(runs))) if runs.is_dir() else [])

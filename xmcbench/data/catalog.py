@@ -21,7 +21,7 @@ from xmcbench.data.sources.finding import find_layout, place_of, source_at, with
 from xmcbench.data.sources.records import SUFFIXES
 from xmcbench.data.sources.source import Place
 from xmcbench.errors import DataError, UnknownName, UsageError
-from xmcbench.storage.shipped import shipped
+from xmcbench.storage.shipped import find_shipped
 
 if TYPE_CHECKING:
     from xmcbench.data.dataset import Dataset
@@ -50,7 +50,7 @@ def roots() -> list[Path]:
 
 def find_bundled() -> list[Path]:
     """Find the folder of the datasets that come with xmcbench: one path, or none."""
-    folder = shipped("datasets")
+    folder = find_shipped("datasets")
     return [folder] if folder else []
 
 

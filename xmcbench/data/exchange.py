@@ -22,7 +22,7 @@ from xmcbench.data.xc_matrix import write_filter
 from xmcbench.errors import DataError, UnknownName, UsageError
 from xmcbench.storage.atomic import writing
 from xmcbench.storage.canonical import sha256_file
-from xmcbench.storage.temporary import hold_folder, remove_folder
+from xmcbench.storage.temporary import folder_in
 
 if TYPE_CHECKING:
     from xmcbench.data.dataset import Dataset
@@ -95,16 +95,11 @@ def output_folder(out: Path, force: bool = False, rebuild: bool = False) -> Iter
     """
     check_free(out, force, rebuild)
     target = out.absolute()
-    with writing(out):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        held, folder = hold_folder(target.parent, f".{target.name}.")
-    try:
+    with folder_in(target.parent, target) as folder:
         yield folder
         check_free(out, force, rebuild)  # it may have been filled meanwhile
         with writing(out):
             _move(folder, target)
-    finally:
-        remove_folder(held, folder)
 
 
 def check_free(out: Path, force: bool = False, rebuild: bool = False) -> None:

@@ -27,7 +27,7 @@ from xmcbench.output.escaping import visible
 from xmcbench.storage.atomic import write_json, writing
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file
-from xmcbench.storage.lock import exclusive
+from xmcbench.storage.locks import exclusive
 from xmcbench.storage.reading import read_bytes
 from xmcbench.storage.temporary import folder_in
 

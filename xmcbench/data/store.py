@@ -23,10 +23,9 @@ from xmcbench.errors import DataError, StorageError
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.cache import cache_root
-from xmcbench.storage.fingerprint import fingerprint_of
-from xmcbench.storage.memory import bounded_memory
+from xmcbench.storage.fingerprint import fingerprint
 from xmcbench.storage.pairs import pairs_digest, write_pairs
-from xmcbench.storage.reading import read_text
+from xmcbench.storage.reading import bounded_memory, read_text
 from xmcbench.texts import BATCH, Texts, text_digest
 
 if TYPE_CHECKING:
@@ -89,11 +88,11 @@ def get_corpus(part: Part, source: Source) -> Corpus:
 
     Raises what ``load_corpus`` raises, and DataError where a file changes while it is read.
     """
-    sha256 = fingerprint_of(part.files)
+    sha256 = fingerprint(*part.files)
 
     def fill(folder: Path) -> None:
         load_corpus(part, folder)
-        if fingerprint_of(part.files) != sha256:  # what was read must not be kept under the digest of other content
+        if fingerprint(*part.files) != sha256:  # what was read must not be kept under the digest of other content
             raise DataError(f"{part.path} changed while it was read", "run again when nothing writes to it")
 
     options = {key: value for key, value in source.place.options.items() if key in source.options}

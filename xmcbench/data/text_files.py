@@ -21,8 +21,7 @@ from typing import IO, BinaryIO, cast
 
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_file
-from xmcbench.storage.lfs import refuse_lfs_pointer
-from xmcbench.storage.reading import LINE, STREAM, Unreadable, check_size, open_regular, raised
+from xmcbench.storage.reading import LINE, STREAM, Unreadable, check_size, open_regular, raise_limit, refuse_lfs_pointer
 
 #: The first bytes of a gzip file.
 _GZIP = b"\x1f\x8b"
@@ -76,7 +75,7 @@ def lines(stream: BinaryIO) -> Iterator[bytes]:
 
     Raises Unreadable for a line, or for lines, of more bytes than are allowed.
     """
-    longest, most, total = raised(LINE), raised(STREAM), 0
+    longest, most, total = raise_limit(LINE), raise_limit(STREAM), 0
     for number, line in enumerate(iter(partial(stream.readline, longest + 1), b""), 1):
         total += len(line)
         if len(line) > longest or total > most:
@@ -87,7 +86,7 @@ def lines(stream: BinaryIO) -> Iterator[bytes]:
 
 def read_all(stream: BinaryIO, limit: int, what: str = "it") -> bytes:
     """Return all bytes of a stream of ``open_source``. Raises Unreadable for more than ``limit``."""
-    content = stream.read(raised(limit) + 1)
+    content = stream.read(raise_limit(limit) + 1)
     check_size(len(content), limit, what)
     return content
 

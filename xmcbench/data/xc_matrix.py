@@ -19,7 +19,7 @@ import numpy as np
 from xmcbench.data.text_files import at, atomic_gzip, parse_finite, read_lines
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
-from xmcbench.storage.memory import bounded_memory
+from xmcbench.storage.reading import bounded_memory
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

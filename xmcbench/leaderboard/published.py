@@ -22,7 +22,7 @@ from msgspec import Struct
 from xmcbench.errors import DataError, UsageError
 from xmcbench.setting import Setting
 from xmcbench.storage.reading import read_text
-from xmcbench.storage.shipped import shipped
+from xmcbench.storage.shipped import find_shipped
 
 #: The layout of the MACLR paper: every measured table has these. A published one may lack those that it does not print.
 MAIN = ("P@1", "P@3", "P@5", "R@1", "R@3", "R@5", "R@10", "R@100")
@@ -112,7 +112,7 @@ class Source:
 @cache
 def sources() -> tuple[Source, ...]:
     """The sources that come with xmcbench, by file name. Raises DataError when they are missing or damaged."""
-    folder = shipped("leaderboards/published")
+    folder = find_shipped("leaderboards/published")
     if folder is None:
         raise DataError("the published figures that come with xmcbench are missing", "reinstall xmcbench")
     return tuple(read_source(path) for path in sorted(folder.glob("*.toml")))

@@ -25,7 +25,7 @@ from xmcbench.plugins.loading import check_file, check_not_importing, distributi
 from xmcbench.records import Cell, Standing
 from xmcbench.records.equivalence import Equivalence, read_equivalence
 from xmcbench.storage.canonical import canonical_json
-from xmcbench.storage.source import Sources, joined
+from xmcbench.storage.source import Sources, join_digests
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Resolved:
     def source_sha256(self) -> str:
         """SHA-256 (hex) of the source of the method with these parameters, and of those that it uses."""
         inner = [{**given, **entry.contents(given)} for entry, given in self.through[1:]]
-        return joined([entry.source_sha256 for entry, _ in self.through], inner)
+        return join_digests([entry.source_sha256 for entry, _ in self.through], inner)
 
 
 class Registry:

@@ -10,6 +10,6 @@ _SECRET = re.compile(r"(.*_)?(TOKEN|KEY|SECRET|PASSWORD)", re.IGNORECASE)
 
 
 def without_secrets(named: Iterable[str] = ()) -> dict[str, str]:
-    """Return the variables of this process without those whose names are those of secrets, except the named ones."""
+    """Return the variables of this process without secrets, told by their names, except the named ones."""
     kept = {*named}
     return {name: value for name, value in os.environ.items() if name in kept or not _SECRET.fullmatch(name)}

@@ -6,7 +6,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,8 +14,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from xmcbench.errors import StorageError, XmcbenchError
-from xmcbench.processes.forked import Forked, ForkServer
-from xmcbench.processes.lifetime import GRACE_S, MARK, end_kept, end_marked, new_mark
+from xmcbench.processes.forkserver import Forked, ForkServer, end_process, start_module
+from xmcbench.processes.process_tree import MARK, kill_marked, new_mark
+from xmcbench.processes.reaper import GRACE_S
 
 if TYPE_CHECKING:
     import psutil
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 _INTERVAL_S = 0.05
 
 #: Real-time signals have no names.
-_NAMES = {each.value: each.name for each in signal.Signals}
+_NAMES = {sign.value: sign.name for sign in signal.Signals}
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a process ended. ``returncode`` is negative for a signal; memory is the highest seen for the whole tree.
+    """The end of a process. ``returncode`` is negative for a signal; memory is the highest seen for the whole tree.
 
-    timed_out, over_memory: whether a limit ended it before it had its result.
+    timed_out, over_memory: true if that limit ended it before it had its result.
     """
 
     returncode: int
@@ -42,7 +42,7 @@ class Ending:
 
     @property
     def reason(self) -> str:
-        """Why a process that did not say so itself ended, in one line."""
+        """The reason why a process ended without a result, in one line."""
         peak = f"{self.peak_memory_bytes / 2**30:.1f} GiB"
         if self.over_memory:
             return f"out of memory: it used {peak}, more than --memory-limit allows"
@@ -81,13 +81,13 @@ class Supervised:
             raise StorageError.from_os_error(error, log) from error
         try:
             with stream:
-                self._process = _started([module, *arguments], log, stream, marked, server)
+                self._process = _start([module, *arguments], log, stream, marked, server)
         except OSError as error:
             raise XmcbenchError(
                 f"no process can be started: {error.strerror or error}", "end other processes, or see `ulimit -u`"
             ) from error
         except BaseException:  # Ctrl-C while it starts: nobody has its number yet
-            end_marked(self._mark)
+            kill_marked(self._mark)
             raise
         self._deadline = time.monotonic() + time_limit_s if time_limit_s else None
         self._finished = self._timed_out = self._over_memory = False
@@ -96,13 +96,13 @@ class Supervised:
         self.memory_bytes = self.peak_memory_bytes = 0
 
     def descriptor(self) -> int:
-        """A new descriptor that can be read when it has ended. Raises OSError where there is none."""
+        """Return a new descriptor that can be read when it has ended. Raises OSError where there is none."""
         if isinstance(self._process, Forked):
             return os.dup(self._process.fileno())
         return os.pidfd_open(self._process.pid)
 
     def look(self) -> Ending | None:
-        """How it ended; None while it runs within its limits. To be called often: it looks when it is time to."""
+        """Return its end; None while it runs within its limits. Call it often: it looks when it is time to."""
         if self._process.poll() is not None:
             return self.end()
         now = time.monotonic()
@@ -110,8 +110,8 @@ class Supervised:
             return None
         before = time.thread_time()
         self.memory_bytes = _tree_memory(self._process.pid)
-        # A look reads about every process of the machine: it may take a twentieth of a core. Time in which others had
-        # the core does not count, else a busy machine would not be looked at again for seconds.
+        # A look reads every process of the machine: it may take a twentieth of a core. The time of other processes does
+        # not count, else on a busy machine the next look would be seconds later.
         self._next_look = now + max(_INTERVAL_S, 20 * (time.thread_time() - before))
         self.peak_memory_bytes = max(self.peak_memory_bytes, self.memory_bytes)
         if not self._finished and self._result.exists():
@@ -123,27 +123,19 @@ class Supervised:
         return self.end() if late or self._over_memory else None
 
     def end(self) -> Ending:
-        """End it and everything it started, if it still runs; how it ended."""
-        code = end_kept(self._process, self._mark)
+        """End it and everything it started, if it still runs, and return its end."""
+        code = end_process(self._process, self._mark)
         return Ending(code, self._timed_out, self._over_memory, self.peak_memory_bytes)
 
 
-def _started(
+def _start(
     argv: Sequence[str], log: Path, stream: IO[bytes], environment: Mapping[str, str], server: ForkServer | None
 ) -> Forked | subprocess.Popen[bytes]:
-    """A process that runs a module, with a keeper. stream: the log, opened. Raises OSError."""
+    """Start a process that runs a module, with a reaper. stream: the log, opened. Raises OSError."""
     if server:
         with suppress(OSError):  # it is gone
             return server.start(argv, log, environment)
-    return subprocess.Popen(
-        # -P: the package that is installed, not a folder of its name where the user happens to stand.
-        [sys.executable, "-P", "-m", "xmcbench.processes.keeper", *argv],
-        stdin=subprocess.DEVNULL,
-        stdout=stream,
-        stderr=subprocess.STDOUT,
-        env=environment,
-        start_new_session=True,  # a Ctrl-C in the terminal is for this process alone
-    )
+    return start_module(["xmcbench.processes.reaper", *argv], environment, subprocess.DEVNULL, stream)
 
 
 def supervise(
@@ -184,9 +176,9 @@ def wait(processes: Sequence[Supervised], timeout_s: float, files: Sequence[int]
 
 
 def _tree_memory(pid: int | None) -> int:
-    """Resident memory of all processes below one, in bytes: the one itself only keeps them.
+    """Return the resident memory of all processes below a reaper, in bytes.
 
-    Of several, each has its share of the pages that they have in common, such as the data from before a fork.
+    Pages that several have in common, such as the data from before a fork, are counted once.
     """
     import psutil
 
@@ -204,7 +196,7 @@ def _tree_memory(pid: int | None) -> int:
 
 
 def _share(process: psutil.Process) -> int:
-    """Proportional memory, or resident memory where the system does not tell that, in bytes."""
+    """Return proportional memory, or resident memory where the system does not tell that, in bytes."""
     import psutil
 
     try:

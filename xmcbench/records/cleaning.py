@@ -24,11 +24,11 @@ from itertools import chain
 from pathlib import Path
 
 from xmcbench.errors import StorageError
-from xmcbench.processes.claim import CLAIM, Claim, dead
 from xmcbench.records.record import Record
 from xmcbench.records.store import Store
-from xmcbench.storage.artifacts import CONTENT, COST, SHARED, UNFINISHED, folders, forget_content, stores
-from xmcbench.storage.lock import exclusive
+from xmcbench.storage.artifact_files import COST
+from xmcbench.storage.artifact_stores import CONTENT, SHARED, UNFINISHED, forget_content, list_folders, list_stores
+from xmcbench.storage.locks import CLAIM, Claim, exclusive, is_dead
 
 #: The kinds that belong to records; the others are artifacts, and what is left of them.
 _OF_RECORDS = ("predictions", "logs", "subsets")
@@ -86,7 +86,7 @@ def items(store: Store) -> list[Item]:
 
 def kinds(store: Store) -> set[str]:
     """The kinds of items that a runs folder may have, or had: the folder of a kind of artifacts stays."""
-    made = {folder.name for root in stores(store.root) for folder in root.glob("[!.]*/")}
+    made = {folder.name for root in list_stores(store.root) for folder in root.glob("[!.]*/")}
     return {UNFINISHED, *_OF_RECORDS, *_OF_METHODS, *made - {CONTENT}}
 
 
@@ -106,7 +106,7 @@ def in_use(item: Item) -> bool:
     if not item.lock.exists():
         return False
     if item.lock.suffix == CLAIM:
-        return not dead(item.lock)
+        return not is_dead(item.lock)
     try:
         with exclusive(item.lock, wait=False) as lock:
             return not lock.held
@@ -143,7 +143,7 @@ def _artifacts(store: Store, records: list[Record], seen: set[int]) -> Iterator[
     for record in records:
         for name in record.artifacts:
             needed.setdefault(name, []).append(str(record.cell.path))
-    for kind, folder, lock in chain.from_iterable(map(folders, stores(store.root))):
+    for kind, folder, lock in chain.from_iterable(map(list_folders, list_stores(store.root))):
         cost, name = folder / COST, store.relative(folder).removeprefix(f"{SHARED}/")
         with suppress(FileNotFoundError):  # a running cell has removed it
             used = (cost if cost.exists() else folder).stat().st_mtime

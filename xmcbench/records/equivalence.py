@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from xmcbench.errors import StorageError
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.reading import read_bytes
-from xmcbench.storage.shipped import shipped
+from xmcbench.storage.shipped import find_shipped
 
 #: The file, in a runs folder and in the leaderboard.
 FILE = "equivalent.json"
@@ -50,7 +50,7 @@ def read_equivalence(*folders: Path) -> Equivalence:
 
     Raises StorageError for a damaged file.
     """
-    board = shipped("leaderboards")
+    board = find_shipped("leaderboards")
     found: dict[str, tuple[tuple[Evidence, ...], ...]] = {}
     for folder in dict.fromkeys(path.resolve() for path in (*([board] if board else []), *folders)):
         for name, lists in read_file(folder / FILE).items():

@@ -10,7 +10,7 @@ from xmcbench.errors import StorageError
 from xmcbench.records.ranks import Truth
 from xmcbench.records.record import Record
 from xmcbench.records.store import Store
-from xmcbench.storage import artifacts
+from xmcbench.storage.artifact_stores import examine, list_stores
 from xmcbench.storage.canonical import sha256_file
 
 
@@ -21,7 +21,7 @@ def find_damage(store: Store) -> Iterator[str]:
     yield from map(str, store.left_out.values())
     for record in records:
         yield from _of_record(record, store, truths)
-    for folder, problem in chain.from_iterable(map(artifacts.examine, artifacts.stores(store.root))):
+    for folder, problem in chain.from_iterable(map(examine, list_stores(store.root))):
         if problem:
             yield f"{folder}: {problem}; it will be regenerated when needed"
 

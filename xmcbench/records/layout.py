@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from xmcbench.processes.claim import CLAIM, Claim
 from xmcbench.records.packed import ARCHIVE, LINES
 from xmcbench.records.record import Cell
-from xmcbench.storage.artifacts import SHARED, TRAINED
+from xmcbench.storage.artifact_stores import SHARED, TRAINED
+from xmcbench.storage.locks import CLAIM, Claim
 
 #: The files of cells and of subsets below their folder, without a suffix.
 _FEW = "fs-(?:label|pair)-[^/]+"

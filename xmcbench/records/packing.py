@@ -7,11 +7,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from xmcbench.errors import StorageError
-from xmcbench.processes.claim import CLAIM, Claim
 from xmcbench.records.packed import ARCHIVE, LINES, as_line, read_archive, write_archive, write_lines
 from xmcbench.records.record import Record
 from xmcbench.records.record_json import parse_record
 from xmcbench.records.store import Store
+from xmcbench.storage.locks import CLAIM, Claim
 from xmcbench.storage.reading import Unreadable, read_bytes
 
 

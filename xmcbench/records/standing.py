@@ -10,7 +10,7 @@ from xmcbench.metrics import protocol
 from xmcbench.records.equivalence import METRICS, RANKS, Equivalence, equal_sources
 from xmcbench.records.record import Cell, Record
 from xmcbench.storage.canonical import canonical_json
-from xmcbench.storage.source import joined, module_digest, modules_digest
+from xmcbench.storage.source import join_digests, module_digest, modules_digest
 
 #: What to do about a result that is not judged, because a method that it goes through is not here.
 HINT = "name the file of a plug-in with --plugin"
@@ -117,7 +117,7 @@ class Standing:
         """Return the joined sources of a cell, for every combination of the sources of what it goes through."""
         inner = [values for _, values in through[1:]]
         combined = product(*(filter(None, sources(name)) for name, _ in through))
-        return {joined(digests, inner) for digests in combined}
+        return {join_digests(digests, inner) for digests in combined}
 
     def lacking(self, record: Record) -> list[str]:
         """The methods that a record goes through and that are not here: it is not judged."""

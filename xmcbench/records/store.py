@@ -9,17 +9,16 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from xmcbench.errors import DataError, StorageError, UsageError, XmcbenchError
-from xmcbench.processes.claim import sweep_claims
 from xmcbench.records.layout import OF_CELL, Layout
 from xmcbench.records.packed import LINES, Line, read_lines
 from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record
 from xmcbench.records.record_json import DamagedRecord, as_json, check_readable, read_record, seal
 from xmcbench.setting import Subset
-from xmcbench.storage.artifacts import sweep_stores
+from xmcbench.storage.artifact_stores import sweep_stores
 from xmcbench.storage.atomic import make_folder, move, on_disk_of, write_json
 from xmcbench.storage.canonical import sha256_file
-from xmcbench.storage.lock import in_use
+from xmcbench.storage.locks import hold_shared, sweep_claims
 from xmcbench.storage.pairs import read_pattern
 from xmcbench.storage.temporary import folder_in, sweep
 
@@ -76,7 +75,7 @@ class Store(Layout):
             yield None
             return
         path = self.root / "subsets" / dataset / f"{subset.name}-{subset.digest[:12]}.npz"
-        with closing(in_use(path.with_suffix(".lock"))):
+        with closing(hold_shared(path.with_suffix(".lock"))):
             if not _holds(path, subset):
                 subset.save(path)
             yield path

@@ -16,7 +16,7 @@ from msgspec import Struct
 from xmcbench.errors import DataError
 from xmcbench.runner.canary_models import make
 from xmcbench.storage.reading import read_text
-from xmcbench.storage.shipped import shipped
+from xmcbench.storage.shipped import find_shipped
 from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def canaries(methods: Collection[str] | None = None) -> list[Canary]:
 
 def canary_folder() -> Path:
     """The folder with definitions, data and outcomes. Raises DataError where it is missing."""
-    found = shipped("leaderboards/canaries")
+    found = find_shipped("leaderboards/canaries")
     if found is None:
         raise DataError("the folder leaderboards/canaries is missing", "install xmcbench again")
     return found

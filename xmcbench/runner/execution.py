@@ -14,7 +14,6 @@ import msgspec
 
 from xmcbench.environment import Compute
 from xmcbench.errors import XmcbenchError
-from xmcbench.processes.claim import Claim
 from xmcbench.progress import Report
 from xmcbench.records import Record, Store
 from xmcbench.records.record import Status
@@ -31,6 +30,7 @@ from xmcbench.runner.schedule import needs_of, pretrained, waits_for_parts
 from xmcbench.runner.scorer import Scored, Scorer
 from xmcbench.runner.tasks import cell_task, depth
 from xmcbench.runner.waiting import IN_VAIN, Waits
+from xmcbench.storage.locks import Claim
 
 #: Seconds between two looks at what runs, at what other runs have where nothing does, and two calls of ``Watch``.
 _LOOK_S, _IDLE_S, _WATCH_S = 0.05, 0.5, 0.25
@@ -286,7 +286,7 @@ class _Run:
         machine = cell.ended.machine or Machine.this()
         record = record_of(planned, cell.compute, machine, status, reason, outcome, scored, measured, log)
         del self._cells[planned.cell.key]
-        if not cell.claim.mine():  # this process was stopped for so long that another one could take the cell over
+        if not cell.claim.is_ours():  # this process was stopped for so long that another one could take the cell over
             again = cell.files.enter_context(store.claim(planned.cell))
             if not again.held or store.sound(planned.cell) != planned.record:
                 cell.files.close()

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.data.catalog import roots
-from xmcbench.storage.artifacts import TRAINED
+from xmcbench.storage.artifact_stores import TRAINED
 from xmcbench.storage.cache import cache_root
-from xmcbench.storage.shipped import copies
+from xmcbench.storage.shipped import list_copies
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
@@ -31,7 +31,7 @@ def of_machine() -> list[Path]:
     """Return those of this machine: datasets, and the results that come with xmcbench, packed or not."""
     shipped = [
         path
-        for root in copies()
+        for root in list_copies()
         for path in (root / "datasets", *of_runs(root / "leaderboards"), *(root / name for name in _PACKED))
         if path.exists()  # nothing new could be read in the folders above one
     ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xmcbench.processes.lifetime import end_orphans
-from xmcbench.storage.artifacts import sweep_artifacts, sweep_stores
-from xmcbench.storage.cache import cache_root, received
+from xmcbench.processes.process_tree import kill_orphans
+from xmcbench.storage.artifact_stores import sweep_store, sweep_stores
+from xmcbench.storage.cache import cache_root, cluster_cache
 from xmcbench.storage.temporary import sweep as sweep_folder
 from xmcbench.storage.temporary import sweep_scratch
 
@@ -22,8 +22,8 @@ def sweep(store: Store) -> None:
 
 def sweep_machine() -> None:
     """Remove what was left on this machine: processes, temporary folders, and what is half made in the cache."""
-    end_orphans()
+    kill_orphans()
     sweep_scratch()
-    sweep_artifacts(cache_root())
-    sweep_stores(received())
-    sweep_folder(received() / "files")
+    sweep_store(cache_root())
+    sweep_stores(cluster_cache())
+    sweep_folder(cluster_cache() / "files")

@@ -20,7 +20,7 @@ from xmcbench.runner.prediction import Phases, json_notes, predict
 from xmcbench.runner.training import training_name
 from xmcbench.storage.canonical import canonical_json
 from xmcbench.storage.pairs import pairs_digest
-from xmcbench.storage.source import Source, joined, source_of
+from xmcbench.storage.source import Source, join_digests, source_of
 from xmcbench.topk import TopK
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def source(method: Method) -> Source:
     used = through(method)
     read = [source_of(kind) for kind, _ in used]
     packages = sorted({package for each in read for package in each.packages})
-    return Source(joined([each.digest for each in read], [values for _, values in used[1:]]), tuple(packages))
+    return Source(join_digests([each.digest for each in read], [values for _, values in used[1:]]), tuple(packages))
 
 
 def identity(name: str, method: Method) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from xmcbench.data.catalog import load_dataset
 from xmcbench.data.dataset import Dataset
 from xmcbench.errors import DataError, StorageError, XmcbenchError
 from xmcbench.metrics import protocol
-from xmcbench.processes.lifetime import die_with_parent
+from xmcbench.processes.process_tree import die_with_parent
 from xmcbench.records import Cell, Store, Truth
 from xmcbench.records.record import FilteredFigures, Predictions, Protocol, RanksFacts
 from xmcbench.records.standing import metrics_digest, ranks_digest

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from xmcbench.storage.artifacts import TRAINED
+from xmcbench.storage.artifact_stores import TRAINED
 
 _ASKED, _ANSWERED = ".asked", ".answered"
 #: Seconds between two looks for the answer.

@@ -25,7 +25,7 @@ from xmcbench.environment import distribution_versions
 from xmcbench.errors import DataError, Unavailable, XmcbenchError, summarize
 from xmcbench.method import Method
 from xmcbench.plugins.loading import import_file, load
-from xmcbench.processes.lifetime import ending_forks
+from xmcbench.processes.process_tree import ending_forks
 from xmcbench.runner import isolation, prediction, wanted
 from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.parts import identity, keep_ranking, ranking_key, source
@@ -34,7 +34,7 @@ from xmcbench.runner.training import training_name
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.pairs import freeze, pairs_digest, read_pairs
 from xmcbench.storage.source import Source
-from xmcbench.storage.syntax import edited, keep_first
+from xmcbench.storage.syntax import find_edited, keep_first
 from xmcbench.texts import Texts
 from xmcbench.topk import TopK
 
@@ -176,7 +176,7 @@ def _check_unchanged(job: Job, known: Collection[str]) -> None:
     known: the modules that had been imported when the work began; what becomes of their files means nothing here.
     """
     files = {Path(file) for name in {*sys.modules} - {*known} if (file := getattr(sys.modules[name], "__file__", None))}
-    for file in edited(files):
+    for file in find_edited(files):
         raise XmcbenchError(f"{file} has changed while {job.method} ran, and was imported after that", "run again")
 
 

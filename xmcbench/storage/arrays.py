@@ -1,7 +1,7 @@
 """Arrays from .npz files: no pickle, bounded, and one kind of error for invalid files.
 
-numpy's own reader makes room for whatever the header of an array asks for. This one holds the headers against the sizes
-in the archive, and these against a limit, before it makes room for anything.
+numpy's own reader makes room for whatever the header of an array asks for. This reader first compares the headers with
+the sizes in the archive, and these with a limit.
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ from typing import IO, Literal
 
 import numpy as np
 
-from xmcbench.storage.lfs import is_lfs_pointer
-from xmcbench.storage.reading import ARRAYS, PIECEWISE, check_size, open_regular
+from xmcbench.storage.reading import ARRAYS, PIECEWISE, check_size, is_lfs_pointer, open_regular
 
 #: The parser of a header, and the bytes that its length is written in, by the version of the format.
 _HEADERS = {(1, 0): (np.lib.format.read_array_header_1_0, 2), (2, 0): (np.lib.format.read_array_header_2_0, 4)}
 #: Bytes of a header that numpy parses. It reads longer ones, of up to 4 GiB, before it refuses them.
 _LONGEST_HEADER = 10_000
-_SUFFIX = ".npy"
 
 
 def read_arrays(path: Path, *names: str) -> list[np.ndarray]:
-    """The arrays of these names in the .npz file at ``path``.
+    """Return the arrays of these names in the .npz file at ``path``.
 
     Raises OSError when it cannot be read, ValueError when it is not such a file, is damaged, lacks one of them, or
     unpacks to more than the limit.
@@ -37,7 +35,7 @@ def read_arrays(path: Path, *names: str) -> list[np.ndarray]:
 
 
 def read_all_arrays(path: Path, member: str = "") -> dict[str, np.ndarray]:
-    """Every array in the .npz file at ``path``, by name. Raises what ``read_arrays`` raises.
+    """Return every array in the .npz file at ``path``, by name. Raises the errors of ``read_arrays``.
 
     member: name of the .npz file in the zip archive at ``path``, if it is in one.
     """
@@ -45,16 +43,16 @@ def read_all_arrays(path: Path, member: str = "") -> dict[str, np.ndarray]:
 
 
 def read_rows(path: Path, rows: int, *names: str) -> Iterator[list[np.ndarray]]:
-    """The arrays of these names, so many rows at a time, without holding more of them.
+    """Yield the arrays of these names, so many rows at a time, without holding more of them.
 
-    At least one part comes, even of arrays without rows. The limit is one of a part: the whole may be larger. Raises
-    what ``read_arrays`` raises, at the latest after the last part, and ValueError when the arrays have different
+    At least one part comes, even of arrays without rows. The limit is that of a part: the whole may be larger. Raises
+    the errors of ``read_arrays``, at the latest after the last part, and ValueError when the arrays have different
     numbers of rows.
     """
     with _archive(path) as archive, ExitStack() as opened:
         members = _members(archive, names)
         streams = {name: opened.enter_context(archive.open(member)) for name, member in members.items()}
-        headers = {name: _header(name, stream, members[name].file_size) for name, stream in streams.items()}
+        headers = {name: _read_header(name, stream, members[name].file_size) for name, stream in streams.items()}
         lengths = {shape[0] if shape and not in_columns else -1 for shape, in_columns, _ in headers.values()}
         if len(lengths) > 1 or -1 in lengths:
             raise ValueError(f"its arrays {' and '.join(map(repr, names))} are not row by row of one length")
@@ -63,20 +61,21 @@ def read_rows(path: Path, rows: int, *names: str) -> Iterator[list[np.ndarray]]:
         check_size(min(rows, length) * sum(widths), ARRAYS, f"what {rows} of its rows unpack to")
         for start in range(0, max(1, length), rows):
             count = min(rows, length - start)
-            yield [_filled(name, streams[name], (count, *headers[name][0][1:]), headers[name][2]) for name in names]
+            yield [_read_array(name, streams[name], (count, *headers[name][0][1:]), headers[name][2]) for name in names]
         for name, stream in streams.items():
-            _end(name, stream)
+            _check_end(name, stream)
 
 
 def _read(path: Path, names: tuple[str, ...] | None, member: str = "") -> dict[str, np.ndarray]:
     found = {}
     with _archive(path, member) as archive:
         members = _members(archive, names)
-        check_size(sum(each.file_size for each in members.values()), ARRAYS, "what it unpacks to")
+        check_size(sum(part.file_size for part in members.values()), ARRAYS, "what it unpacks to")
         for name, part in members.items():
             with archive.open(part) as stream:
-                found[name] = _array(name, stream, part.file_size)
-                _end(name, stream)
+                shape, in_columns, dtype = _read_header(name, stream, part.file_size)
+                found[name] = _read_array(name, stream, shape, dtype, "F" if in_columns else "C")
+                _check_end(name, stream)
     return found
 
 
@@ -104,21 +103,20 @@ def _archive(path: Path, member: str = "") -> Iterator[zipfile.ZipFile]:
             raise ValueError("it needs more memory than there is") from None
         except (OSError, ValueError):
             raise
-        # Which exceptions zipfile, the unpackers and numpy's parser of headers raise on damaged bytes is not
-        # documented; there are more than ten.
+        # zipfile, the unpackers and numpy's parser raise more than ten exceptions for damaged bytes, undocumented.
         except Exception as error:
             raise ValueError(f"it is damaged: {error}") from error
 
 
 def _members(archive: zipfile.ZipFile, names: tuple[str, ...] | None) -> dict[str, zipfile.ZipInfo]:
-    """The files of the arrays of these names, or of all."""
+    """Return the files of the arrays of these names, or of all."""
     members: dict[str, zipfile.ZipInfo] = {}
-    for each in archive.infolist():
-        _check_compression(each)
-        name = each.filename.removesuffix(_SUFFIX)
+    for member in archive.infolist():
+        _check_compression(member)
+        name = member.filename.removesuffix(".npy")
         if name in members:
             raise ValueError(f"it has the array {name!r} twice")
-        members[name] = each
+        members[name] = member
     missing = [name for name in names or () if name not in members]
     if missing:
         raise ValueError(f"it has no array {missing[0]!r}")
@@ -130,19 +128,13 @@ def _check_compression(member: zipfile.ZipInfo) -> None:
         raise ValueError(f"{member.filename!r} is compressed in a way that numpy does not write")
 
 
-def _array(name: str, stream: IO[bytes], size: int) -> np.ndarray:
-    """An array of exactly ``size`` bytes, header included."""
-    shape, in_columns, dtype = _header(name, stream, size)
-    return _filled(name, stream, shape, dtype, "F" if in_columns else "C")
-
-
-def _end(name: str, stream: IO[bytes]) -> None:
+def _check_end(name: str, stream: IO[bytes]) -> None:
     if stream.read(1):  # reads to the end, where the checksum is compared
         raise ValueError(f"the array {name!r} is longer than its header says")
 
 
-def _header(name: str, stream: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether it lies column by column, and type of an array of exactly ``size`` bytes, header included."""
+def _read_header(name: str, stream: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Return the shape, the order (true: by columns) and the type of an array of ``size`` bytes, header included."""
     version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
     if version not in _HEADERS:
         raise ValueError(f"the array {name!r} is of version {version} of its format")
@@ -154,22 +146,20 @@ def _header(name: str, stream: IO[bytes], size: int) -> tuple[tuple[int, ...], b
     shape, in_columns, dtype = parse(header)  # type: ignore[no-untyped-call]
     if dtype.hasobject:
         raise ValueError(f"the array {name!r} holds Python objects, which are not read: they could run code")
-    if any(each < 0 for each in shape) or math.prod(shape) * dtype.itemsize != size - stream.tell():
+    if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != size - stream.tell():
         raise ValueError(f"the array {name!r} is not as long as its header says")
     return shape, in_columns, dtype
 
 
-def _filled(
+def _read_array(
     name: str, stream: IO[bytes], shape: tuple[int, ...], dtype: np.dtype, order: Literal["C", "F"] = "C"
 ) -> np.ndarray:
-    """An array of the next bytes of a stream."""
-    expected = math.prod(shape) * dtype.itemsize
-    content = bytearray(expected)
-    view = memoryview(content)
-    done = 0
-    while done < expected and (part := stream.readinto(view[done : done + (1 << 24)])):  # type: ignore[attr-defined]
+    """Return an array of the next bytes of a stream."""
+    content = bytearray(math.prod(shape) * dtype.itemsize)
+    view, done = memoryview(content), 0
+    while done < len(content) and (part := stream.readinto(view[done : done + (1 << 24)])):  # type: ignore[attr-defined]
         done += part
-    if done < expected:
+    if done < len(content):
         raise ValueError(f"the array {name!r} is truncated")
     if not dtype.itemsize:
         return np.zeros(shape, dtype)

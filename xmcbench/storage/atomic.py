@@ -13,28 +13,28 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from xmcbench.errors import StorageError, is_full_disk
-from xmcbench.storage.temporary import hold_file, hold_folder, remove_folder
+from xmcbench.storage.temporary import folder_in, temporary_path
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
 class _Stream(io.FileIO):
-    """An open file. Raises StorageError, naming what it will become, where it cannot be written."""
+    """A new file. Raises StorageError, naming the file that it will become, where it cannot be written."""
 
-    def __init__(self, descriptor: int, becomes: Path) -> None:
-        super().__init__(descriptor, "wb")
+    def __init__(self, path: Path, becomes: Path) -> None:
+        super().__init__(path, "xb")
         self._becomes = becomes
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write as FileIO does."""
+        """Write bytes, as FileIO does."""
         with writing(self._becomes):
             return super().write(data) or 0
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Make an OSError of the block a StorageError that names the file it writes."""
+    """Turn an OSError of the block into a StorageError that names the file it writes."""
     try:
         yield
     except OSError as error:
@@ -45,17 +45,18 @@ def writing(path: Path) -> Iterator[None]:
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """A binary stream whose content appears at ``path`` if the block succeeds, and is discarded if it fails.
 
-    A symbolic link stays, and the file that it leads to is replaced. Raises StorageError when the file cannot be
-    written (full disk, permissions, a device or a pipe instead of a file). Other errors in the block pass through.
+    A symbolic link stays, and its target is replaced. Raises StorageError when the file cannot be written (full disk,
+    permissions, a device or a pipe instead of a file). Other errors in the block pass through.
     """
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
         raise StorageError(f"cannot write {path}: it is not a regular file", "choose another name")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = hold_file(path)
+        temporary = temporary_path(path)
+        file = _Stream(temporary, path)
     try:
-        with io.BufferedWriter(_Stream(descriptor, path)) as stream:
+        with io.BufferedWriter(file) as stream:
             try:
                 yield stream
             except OSError as error:
@@ -65,7 +66,7 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
             stream.flush()
             with writing(path):
                 os.fsync(stream.fileno())
-                os.replace(temporary, path)  # while it is held
+                os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -75,37 +76,25 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """A folder to fill, moved to ``path`` if the block succeeds and removed if it fails.
 
-    Raises StorageError when it cannot be written. Other errors in the block, such as a file that
-    cannot be read or a host that does not answer, pass through.
+    Raises StorageError when it cannot be written. Other errors in the block, such as those of reading, pass through.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        held, temporary = hold_folder(path.parent, f".{path.name}.")
-    except OSError as error:
-        raise StorageError.from_os_error(error, path) from error
-    try:
+    with folder_in(path.parent, path) as temporary:
         try:
             yield temporary
         except OSError as error:
             if is_full_disk(error) or str(error.filename).startswith(str(temporary)):
                 raise StorageError.from_os_error(error, path) from error
             raise
-        try:
+        with writing(path):
             if path.exists():
                 shutil.rmtree(path)
             os.replace(temporary, path)
-        except OSError as error:
-            raise StorageError.from_os_error(error, path) from error
-    finally:
-        remove_folder(held, temporary)
 
 
 def make_folder(path: Path) -> None:
     """Create a folder and its parents, if missing. Raises StorageError."""
-    try:
+    with writing(path):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError.from_os_error(error, path) from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -153,9 +142,9 @@ def on_disk_of(path: Path, source: Path) -> Iterator[Path]:
     if source.stat().st_dev == path.parent.stat().st_dev:
         yield source
         return
-    descriptor, temporary = hold_file(path)
+    temporary = temporary_path(path)
     try:
-        with source.open("rb") as read, os.fdopen(descriptor, "wb") as stream:
+        with source.open("rb") as read, temporary.open("xb") as stream:
             shutil.copyfileobj(read, stream)
             stream.flush()
             os.fsync(stream.fileno())

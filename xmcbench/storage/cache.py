@@ -1,4 +1,4 @@
-"""Where what can be computed again is kept between runs."""
+"""The cache: files that can be made again, kept between runs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from xmcbench.errors import StorageError
 
 
 def cache_root() -> Path:
-    """The folder of the cache: $XMCBENCH_CACHE, else xmcbench in $XDG_CACHE_HOME or ~/.cache."""
+    """Return the folder of the cache: $XMCBENCH_CACHE, else xmcbench in $XDG_CACHE_HOME or ~/.cache."""
     own = os.environ.get("XMCBENCH_CACHE")
     return Path(own).expanduser() if own else _caches() / "xmcbench"
 
 
 def hub_home() -> Path:
-    """The folder of the Hugging Face hub: $HF_HOME, else huggingface in $XDG_CACHE_HOME or ~/.cache."""
+    """Return the folder of the Hugging Face hub: $HF_HOME, else huggingface in $XDG_CACHE_HOME or ~/.cache."""
     return Path(os.environ.get("HF_HOME") or _caches() / "huggingface")
 
 
@@ -28,6 +28,6 @@ def _caches() -> Path:
         raise StorageError("there is no home directory for the cache", "set XMCBENCH_CACHE and HF_HOME") from None
 
 
-def received() -> Path:
-    """The folder in it for what a Ray cluster sends to this machine: ``files`` by content, and ``artifacts``."""
+def cluster_cache() -> Path:
+    """Return the folder for what a Ray cluster sends to this machine: ``files`` by content, and ``artifacts``."""
     return cache_root() / "received"

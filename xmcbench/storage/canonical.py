@@ -10,16 +10,16 @@ from xmcbench.storage.reading import open_regular
 
 
 def canonical_json(value: object) -> str:
-    """JSON with sorted keys, no spaces and no NaN: equal values have equal text."""
+    """Return JSON with sorted keys, no spaces and no NaN: equal values have equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def sha256_json(value: object) -> str:
-    """SHA-256 (hex) of a value's canonical JSON."""
+    """Return the SHA-256 (hex) of a value's canonical JSON."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
 def sha256_file(path: Path) -> str:
-    """SHA-256 (hex) of a file's bytes. Raises OSError, and Unreadable for what is not a regular file."""
+    """Return the SHA-256 (hex) of a file's bytes. Raises OSError, and Unreadable for anything but a regular file."""
     with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,23 +17,39 @@ from xmcbench.storage.reading import read_text
 
 #: A file changed less than this many seconds ago could change again within the resolution of its time stamp.
 _SETTLED_S = 2.0
-#: Files of a folder. A model has a dozen; a folder with more is not meant.
+#: Most files of a folder: a model has a dozen.
 _MOST_FILES = 10_000
 
 
-def fingerprint(path: Path) -> str:
-    """Return the SHA-256 (hex) of a file. Raises DataError when it cannot be read."""
-    return _remembered((path,), lambda: sha256_file(path))
-
-
-def fingerprint_of(paths: Sequence[Path]) -> str:
-    """Return the SHA-256 (hex) over the names and the contents of files, or of the only file.
+def fingerprint(*paths: Path) -> str:
+    """Return the SHA-256 (hex) of a file, or of the names and the contents of several.
 
     Raises DataError when one cannot be read.
     """
-    if len(paths) == 1:
-        return fingerprint(paths[0])
-    return _remembered(tuple(paths), lambda: sha256_json([[path.name, sha256_file(path)] for path in paths]))
+    path = paths[0]
+    try:
+        states = [_state(file) for file in paths]
+        names = [os.fsencode(file.resolve()).hex() for file in paths]
+        note = cache_root() / "hashes" / f"{sha256_json(names if len(names) > 1 else names[0])[:32]}.json"
+        state = states[0] if len(paths) == 1 else {"of": sha256_json(states)}
+        try:
+            remembered = json.loads(read_text(note))
+            digest = str(remembered["sha256"])
+            if remembered == _note(path, state, digest):
+                return digest
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            pass  # no valid note: hash the files
+        digests = [[file.name, sha256_file(file)] for file in paths]
+        digest = digests[0][1] if len(paths) == 1 else sha256_json(digests)
+    except OSError as error:
+        raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from None
+    except ValueError as error:
+        raise DataError(f"cannot read {path}: {error}") from None
+    changed = max(max(state["mtime_ns"], state["ctime_ns"]) for state in states) / 1e9
+    if time.time() - changed > _SETTLED_S:
+        with suppress(StorageError):  # without a writable cache this takes longer, but works
+            write_json(note, _note(path, state, digest))
+    return digest
 
 
 def fingerprint_folder(folder: Path) -> str:
@@ -64,38 +80,12 @@ def _files(folder: Path) -> Iterator[Path]:
         )
 
 
-def _remembered(paths: tuple[Path, ...], digest_of: Callable[[], str]) -> str:
-    path = paths[0]
-    try:
-        before = [_state(each) for each in paths]
-        names = [os.fsencode(each.resolve()).hex() for each in paths]
-        note = cache_root() / "hashes" / f"{sha256_json(names if len(names) > 1 else names[0])[:32]}.json"
-        state = before[0] if len(paths) == 1 else {"of": sha256_json(before)}
-        try:
-            remembered = json.loads(read_text(note))
-            digest = str(remembered["sha256"])
-            if remembered == _note(path, state, digest):
-                return digest
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            pass  # no valid note: hash the files
-        digest = digest_of()
-    except OSError as error:
-        raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from None
-    except ValueError as error:
-        raise DataError(f"cannot read {path}: {error}") from None
-    changed = max(max(each["mtime_ns"], each["ctime_ns"]) for each in before) / 1e9
-    if time.time() - changed > _SETTLED_S:
-        with suppress(StorageError):  # without a writable cache this takes longer, but works
-            write_json(note, _note(path, state, digest))
-    return digest
-
-
 def _state(path: Path) -> dict[str, int]:
     found = path.stat()
     return {"size": found.st_size, "mtime_ns": found.st_mtime_ns, "ctime_ns": found.st_ctime_ns}
 
 
 def _note(path: Path, state: Mapping[str, object], digest: str) -> dict[str, object]:
-    """What is remembered of a file; ``seal`` covers the rest, so that a damaged note is not believed."""
+    """Return the note on a file; ``seal`` covers the rest, so that a damaged note is not believed."""
     known = {"path": ascii(str(path.resolve())), "state": dict(state), "sha256": digest}
     return {**known, "seal": sha256_json(known)}

@@ -1,4 +1,4 @@
-"""Which names can name files: those of datasets and methods, which are parts of paths in every runs folder."""
+"""Names of datasets and methods, which are parts of paths in every runs folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _LONGEST = 120
 
 
 def check_name(what: str, name: str) -> None:
-    """Raise ValueError for a name that cannot name a file, or that nobody could read. ``what`` has the name."""
+    """Raise ValueError for a name that cannot name a file, or that nobody could read. what: the thing with the name."""
     shown = ascii(name) if len(name) <= _LONGEST else f"{name[:40]!a}..."
     shown = f"{what} is {shown}, which"
     if not name.strip(". "):

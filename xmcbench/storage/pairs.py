@@ -1,4 +1,4 @@
-"""Pairs: which elements of a binary sparse matrix are 1, on disk as .npz files, and their digest."""
+"""Pairs: the elements of a binary sparse matrix that are 1, on disk as .npz files, and their digest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Which elements of a binary matrix [rows, columns] are 1, in CSR form, without scipy, which takes long to import.
+    """The elements of a binary matrix [rows, columns] that are 1, in CSR form, without scipy, which imports slowly.
 
     indptr: [rows + 1]. indices: [pairs], the column ids of each row, ascending.
     """
@@ -29,7 +29,7 @@ class Pattern:
     columns: int
 
     def __len__(self) -> int:
-        """How many elements are 1."""
+        """Return the number of elements that are 1."""
         return len(self.indices)
 
     @property
@@ -38,12 +38,12 @@ class Pattern:
         return pairs_digest(self.indptr, self.indices)
 
     def only(self, kept: np.ndarray) -> Pattern:
-        """The pairs where ``kept``, bool [pairs], is true."""
+        """Return the pairs where ``kept``, bool [pairs], is true."""
         before = np.concatenate([[0], np.cumsum(kept)])
         return Pattern(before[self.indptr], self.indices[kept], self.columns)
 
     def matrix(self) -> csr_matrix:
-        """The matrix: binary CSR, float32 [rows, columns]; shares the arrays."""
+        """Return the matrix: binary CSR, float32 [rows, columns]; shares the arrays."""
         from scipy.sparse import csr_matrix
 
         shape = (len(self.indptr) - 1, self.columns)
@@ -57,13 +57,13 @@ def write_pairs(path: Path, indptr: np.ndarray, indices: np.ndarray) -> None:
 
 
 def read_pattern(path: Path, columns: int) -> Pattern:
-    """Read what ``write_pairs`` wrote. That the arrays fit together is not checked: compare the digest.
+    """Read a file of ``write_pairs``. That the arrays fit together is not checked: compare the digest.
 
     Raises DataError if the file is missing, damaged or has other arrays.
     """
     try:
         indptr, indices = read_arrays(path, "indptr", "indices")
-        if any(each.ndim != 1 or each.dtype.kind not in "iu" for each in (indptr, indices)):
+        if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in (indptr, indices)):
             raise ValueError("its arrays are not vectors of integers")
         return Pattern(indptr.astype(np.int32) if len(indices) < np.iinfo(np.int32).max else indptr, indices, columns)
     except (OSError, ValueError, TypeError, MemoryError) as error:
@@ -71,7 +71,7 @@ def read_pattern(path: Path, columns: int) -> Pattern:
 
 
 def read_pairs(path: Path, columns: int) -> csr_matrix:
-    """Read what ``write_pairs`` wrote: a binary CSR matrix, float32 [N, columns], column ids ascending.
+    """Read a file of ``write_pairs``: a binary CSR matrix, float32 [N, columns], column ids ascending.
 
     Raises DataError if the file is missing, damaged or not such a matrix.
     """
@@ -96,7 +96,7 @@ def freeze(pairs: csr_matrix) -> None:
 
 
 def pairs_digest(indptr: np.ndarray, indices: np.ndarray) -> str:
-    """SHA-256 (hex) of the structure of a binary CSR matrix, whatever the number of its columns."""
+    """Return the SHA-256 (hex) of the structure of a binary CSR matrix, whatever the number of its columns."""
     digest = hashlib.sha256()
     for array in (indptr, indices):
         digest.update(np.array([len(array)], "<i8").tobytes())

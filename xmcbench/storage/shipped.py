@@ -12,19 +12,19 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 
-def shipped(name: str) -> Path | None:
-    """The folder ``name`` ("datasets", "leaderboards/published") that comes with xmcbench; None if it is missing.
+def find_shipped(name: str) -> Path | None:
+    """Return the folder ``name`` ("datasets", "leaderboards/published") that comes with xmcbench, or None.
 
     In a checkout it lies at the root, in an installed package below ``share/xmcbench`` of the environment.
     """
     checkout = _checkout()
-    candidates = (root / name for root in ([checkout] if checkout else _installed()))
+    candidates = (root / name for root in ([checkout] if checkout else _install_folders()))
     return next((path for path in candidates if path.is_dir()), None)
 
 
-def copies() -> list[Path]:
+def list_copies() -> list[Path]:
     """Return every folder that may hold what comes with xmcbench, if it exists: installations and checkouts."""
-    return [*filter(None, [_checkout(), _installed_from()]), *_installed()]
+    return [*filter(None, [_checkout(), _source_checkout()]), *_install_folders()]
 
 
 def _checkout() -> Path | None:
@@ -33,17 +33,17 @@ def _checkout() -> Path | None:
     return parent if (parent / "pyproject.toml").is_file() else None
 
 
-def _installed_from() -> Path | None:
+def _source_checkout() -> Path | None:
     """Return the checkout that the package was installed from, as pip notes it (PEP 610)."""
     try:
         noted = json.loads(metadata.distribution("xmcbench").read_text("direct_url.json") or "{}")
     except (metadata.PackageNotFoundError, OSError, ValueError):
         return None
-    place = urlsplit(str(noted.get("url", "")))
-    return Path(url2pathname(place.path)) if place.scheme == "file" else None
+    url = urlsplit(str(noted.get("url", "")))
+    return Path(url2pathname(url.path)) if url.scheme == "file" else None
 
 
-def _installed() -> list[Path]:
+def _install_folders() -> list[Path]:
     above = str(Path(__file__).resolve().parents[2])
     bases = [sysconfig.get_path("data"), sysconfig.get_path("data", f"{os.name}_user"), sys.prefix, above]
     return [Path(base) / "share" / "xmcbench" for base in bases]

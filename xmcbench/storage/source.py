@@ -60,8 +60,8 @@ def source_of(*objects: object) -> Source:
     return Sources().of(*objects)
 
 
-def joined(digests: Sequence[str], parts: Sequence[Mapping[str, object]] = ()) -> str:
-    """The digest of several sources that a result runs through; of one it is that one.
+def join_digests(digests: Sequence[str], parts: Sequence[Mapping[str, object]] = ()) -> str:
+    """Return the digest of the sources that a result runs through; of a single one, its own digest.
 
     parts: the parameters of all but the first, which a preset may decide: no record and no source has them.
     """
@@ -69,7 +69,7 @@ def joined(digests: Sequence[str], parts: Sequence[Mapping[str, object]] = ()) -
 
 
 def module_digest(*modules: str) -> str:
-    """SHA-256 (hex) of the source of the named modules and of what they import from their own packages."""
+    """Return the SHA-256 (hex) of the source of the named modules and of what they import from their own packages."""
     return Sources().of_modules(*modules).digest
 
 
@@ -80,7 +80,7 @@ def modules_digest(*modules: str) -> str:
 
 
 def plugin_files(plugin: Path) -> list[Path]:
-    """A plug-in file, and the files that it imports from its own folder, at any depth. Raises OSError."""
+    """Return a plug-in file, and the files that it imports from its own folder, at any depth. Raises OSError."""
     package = _Package("", plugin.parent)
     found: dict[Path, None] = {}
     waiting = [(plugin.stem, plugin)]
@@ -89,7 +89,7 @@ def plugin_files(plugin: Path) -> list[Path]:
         if file not in found:
             found[file] = None
             for imported in syntax_of(file, name).imports:
-                waiting += package.files(imported) if package.imported(imported) else ()
+                waiting += package.files(imported) if package.has(imported) else ()
     return [*found]
 
 
@@ -106,7 +106,7 @@ class _Package:
 
     @classmethod
     def of(cls, module: str) -> _Package:
-        """The package that a module belongs to.
+        """Return the package that a module belongs to.
 
         Each subpackage of xmcbench is separate, so that a change of the leaderboard is not a change of a method.
         """
@@ -124,7 +124,7 @@ class _Package:
         raise ModuleNotFoundError(f"no source of {module}")
 
     def files(self, module: str) -> Iterator[tuple[str, Path]]:
-        """The files that importing a module runs, by name, parents first. Empty for a foreign name."""
+        """Yield the files that importing a module runs, by name, parents first. Empty for a foreign name."""
         if self.root.is_file():
             if module == self.prefix:
                 yield module, self.root
@@ -146,8 +146,8 @@ class _Package:
             elif not os.path.isdir(base):  # a folder without __init__.py is a package too
                 return  # a name inside the module before it
 
-    def imported(self, name: str) -> bool:
-        """Whether an absolute import of this name reads a file of the package."""
+    def has(self, name: str) -> bool:
+        """Return whether an absolute import of this name reads a file of the package."""
         first = next(self.files(name), None)
         if first is None or self.prefix:
             return first is not None
@@ -179,8 +179,8 @@ def _module_name(thing: object) -> str:
     return str((thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing)).__module__)
 
 
-def _declared_files(thing: object) -> Iterator[tuple[str, str]]:
-    """Return the files that a class, or that of an instance, declares in ``files``: as written, and their SHA-256."""
+def _list_declared(thing: object) -> Iterator[tuple[str, str]]:
+    """Yield the files that a class, or that of an instance, declares in ``files``: as written, and their SHA-256."""
     for cls in (thing if inspect.isclass(thing) else type(thing)).__mro__:
         declared = vars(cls).get("files")
         for name in declared if isinstance(declared, tuple) else ():
@@ -204,11 +204,11 @@ class Sources:
     def of(self, *objects: object) -> Source:
         """Return what ``source_of`` returns for them."""
         source = self.of_modules(*map(_module_name, objects), *_EVERY_RESULT)
-        files = {name: sha256 for declaring in objects for name, sha256 in _declared_files(declaring)}
+        files = {name: sha256 for declaring in objects for name, sha256 in _list_declared(declaring)}
         return source._replace(digest=sha256_json([source.digest, files])) if files else source
 
     def of_modules(self, *modules: str) -> Source:
-        """The source that the named modules depend on."""
+        """Return the source that the named modules depend on."""
         trees: dict[str, str] = {}
         foreign: set[str] = set()
         waiting: list[_Import] = []
@@ -234,16 +234,16 @@ class Sources:
     def _module(self, package: _Package, name: str, file: Path) -> _Module:
         if (package, file) not in self._modules:
             parsed = syntax_of(file, name)
-            found = {imported: self._found(package, imported) for imported in parsed.imports}
-            foreign = frozenset(imported.split(".")[0] for imported, each in found.items() if each is None)
+            found = {imported: self._resolve(package, imported) for imported in parsed.imports}
+            foreign = frozenset(imported.split(".")[0] for imported, files in found.items() if files is None)
             self._modules[package, file] = _Module(parsed.tree, tuple(filter(None, found.values())), foreign)
         return self._modules[package, file]
 
-    def _found(self, package: _Package, imported: str) -> _Import | None:
-        """What an import in this package runs; None where it is code of other authors."""
+    def _resolve(self, package: _Package, imported: str) -> _Import | None:
+        """Return the files that an import in this package runs; None for code of other authors."""
         if (package, imported) not in self._imports:
             found = None
-            if package.imported(imported):
+            if package.has(imported):
                 found = package, tuple(package.files(imported))
             elif f"{imported}.".startswith(f"{_METHODS}."):
                 methods = _Package.of(_METHODS)

@@ -53,7 +53,7 @@ def keep_first() -> None:
     _readings.kept = {}
 
 
-def edited(files: Collection[Path]) -> list[Path]:
+def find_edited(files: Collection[Path]) -> list[Path]:
     """Return the files that were read since ``keep_first`` and are different code now."""
     return [file for (file, name), read in (_readings.kept or {}).items() if file in files and _now(file, name) != read]
 
@@ -64,10 +64,10 @@ def _now(file: Path, name: str) -> Syntax:
 
 @cache
 def _syntax(file: Path, name: str, _changed: int) -> Syntax:
-    return parsed(file.read_bytes(), name, file.name == "__init__.py")
+    return _parse(file.read_bytes(), name, file.name == "__init__.py")
 
 
-def parsed(content: bytes, name: str, is_package: bool) -> Syntax:
+def _parse(content: bytes, name: str, is_package: bool) -> Syntax:
     """Return the syntax of the source of a module. name: of the module. is_package: for an ``__init__.py``."""
     try:
         with _recursion(_DEEPEST):
@@ -107,7 +107,7 @@ class _Reading:
                 if field in _LEFT_OUT or value is None:
                     continue
                 if isinstance(value, list):
-                    value = _kept(node, value)
+                    value = _without_typing(node, value)
                     if not value:
                         continue
                 self.parts.append(f" {field}=")
@@ -120,14 +120,14 @@ class _Reading:
                 self.read(value)
             self.parts.append(")")
             if isinstance(node, ast.Import | ast.ImportFrom):
-                self.imports |= dict.fromkeys(self._imported(node))
+                self.imports |= dict.fromkeys(self._imports_of(node))
         elif isinstance(node, list):
             for inner in node:
                 self.read(inner)
         else:
             self.parts.append(f"{type(node).__name__}:{node!r}")
 
-    def _imported(self, node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    def _imports_of(self, node: ast.Import | ast.ImportFrom) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
             return
@@ -140,7 +140,7 @@ class _Reading:
         yield from (f"{named}.{alias.name}" for alias in node.names)
 
 
-def _kept(node: ast.AST, nodes: list[Any]) -> list[Any]:
+def _without_typing(node: ast.AST, nodes: list[Any]) -> list[Any]:
     """Return the nodes of a list in a node, without imports for type checkers."""
     if isinstance(node, ast.JoinedStr):  # Python 3.12.1 has an empty text behind some, others have none
         return [part for part in nodes if getattr(part, "value", None) != ""]
@@ -148,5 +148,5 @@ def _kept(node: ast.AST, nodes: list[Any]) -> list[Any]:
     for inner in nodes:
         tested = inner.test if isinstance(inner, ast.If) else None
         name = getattr(tested, "id", None) or getattr(tested, "attr", None)
-        kept += _kept(inner, inner.orelse) if name == "TYPE_CHECKING" else [inner]
+        kept += _without_typing(inner, inner.orelse) if name == "TYPE_CHECKING" else [inner]
     return kept

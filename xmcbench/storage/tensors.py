@@ -16,14 +16,14 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    plain = {name: np.asarray(each, order="C") for name, each in arrays.items()}
-    for name, each in plain.items():
-        if each.dtype.kind not in "biuf" or each.dtype.itemsize > 8:
+    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    for name, array in plain.items():
+        if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
             raise MethodError(
-                f"the array {name!r} has the type {each.dtype}", "arrays must hold numbers; store text as bytes"
+                f"the array {name!r} has the type {array.dtype}", "arrays must hold numbers; store text as bytes"
             )
     try:
-        path.touch()  # with the mode that the umask says; what takes its place is private
+        path.touch()  # with the mode of the umask; the file that replaces it is private
         mode = path.stat().st_mode
         save_file(plain, path)
         path.chmod(mode)
@@ -35,7 +35,7 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read what ``save_arrays`` wrote. Raises DataError if it is missing or damaged."""
+    """Read a file of ``save_arrays``. Raises DataError if it is missing or damaged."""
     from safetensors.numpy import load_file
 
     try:

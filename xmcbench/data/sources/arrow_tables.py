@@ -18,9 +18,15 @@ import numpy as np
 from xmcbench import arrow
 from xmcbench.data.sources.source import check_count
 from xmcbench.errors import DataError
-from xmcbench.storage.lfs import refuse_lfs_pointer
-from xmcbench.storage.memory import bounded_memory
-from xmcbench.storage.reading import ARRAYS, STREAM, Unreadable, check_size, open_regular
+from xmcbench.storage.reading import (
+    ARRAYS,
+    STREAM,
+    Unreadable,
+    bounded_memory,
+    check_size,
+    open_regular,
+    refuse_lfs_pointer,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

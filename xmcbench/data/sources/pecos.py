@@ -126,8 +126,7 @@ def read_npz(path: Path) -> csr_matrix:
     from scipy.sparse import csc_matrix, csr_matrix
 
     from xmcbench.storage.arrays import read_arrays
-    from xmcbench.storage.lfs import refuse_lfs_pointer
-    from xmcbench.storage.reading import ARRAYS, check_size
+    from xmcbench.storage.reading import ARRAYS, check_size, refuse_lfs_pointer
 
     refuse_lfs_pointer(path, DataError)
     kinds = {b"csr": csr_matrix, b"csc": csc_matrix}

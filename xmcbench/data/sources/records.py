@@ -15,7 +15,7 @@ from xmcbench.data.text_files import at, lone_return, number_lines, open_source,
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
 from xmcbench.storage.atomic import atomic_file
-from xmcbench.storage.reading import LINE, raised
+from xmcbench.storage.reading import LINE, raise_limit
 
 #: The tables that are read, by suffix; those of text also gzipped. Arrow files are what `datasets` keeps.
 _TEXT = (".csv", ".tsv", ".jsonl", ".json")
@@ -169,7 +169,7 @@ def read_csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
     Raises DataError with file and line for a row that has more or fewer cells than the header, a column that is named
     twice, and text that is not UTF-8.
     """
-    csv.field_size_limit(raised(LINE))  # of the whole process; the default is 128 KiB
+    csv.field_size_limit(raise_limit(LINE))  # of the whole process; the default is 128 KiB
     is_tsv, line = delimiter == "\t", 0
     quoting: Literal[0, 3] = csv.QUOTE_NONE if is_tsv else csv.QUOTE_MINIMAL
 

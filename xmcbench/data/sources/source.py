@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from xmcbench.data.text_files import find_source
 from xmcbench.errors import DataError, UsageError
-from xmcbench.storage.memory import MEMORY
-from xmcbench.storage.reading import check_size
+from xmcbench.storage.reading import MEMORY, check_size
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

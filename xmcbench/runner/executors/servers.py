@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xmcbench import progress
 from xmcbench.errors import StorageError
-from xmcbench.processes.forked import AVAILABLE, ForkServer
+from xmcbench.processes.forkserver import AVAILABLE, ForkServer
 from xmcbench.storage.temporary import scratch
 
 #: The variable that names the GPUs of a process.
@@ -57,12 +57,12 @@ class Servers:
 
     def _end_the_dead(self) -> None:
         for key, server in list(self._servers.items()):
-            if not server.runs:
+            if not server.is_running:
                 self._servers.pop(key).end()
 
     def _make_room(self) -> None:
         for key, server in list(self._servers.items()):
-            if len(self._servers) >= _MOST and not server.busy:
+            if len(self._servers) >= _MOST and not server.is_busy:
                 self._servers.pop(key).end()
 
     def end(self) -> None:

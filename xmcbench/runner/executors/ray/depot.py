@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from xmcbench.errors import StorageError
-from xmcbench.processes.claim import CLAIM, Claim
 from xmcbench.runner import wanted
 from xmcbench.runner.executors.ray.contents import (
     CHUNK,
@@ -22,8 +21,10 @@ from xmcbench.runner.executors.ray.contents import (
     is_below,
 )
 from xmcbench.runner.executors.ray.mailbox import Artifact, Chunk, Question, WantArtifact, WantChunk, WhichLack
-from xmcbench.storage.artifacts import COST, located
+from xmcbench.storage.artifact_files import COST
+from xmcbench.storage.artifact_stores import locate
 from xmcbench.storage.atomic import make_folder, move
+from xmcbench.storage.locks import CLAIM, Claim
 
 
 class Depot:
@@ -48,10 +49,10 @@ class Depot:
             case WantChunk(sha256, number) if sha256 in self._offered:
                 return chunk_of(self._offered[sha256], number)
             case WantArtifact(name) if wanted.is_artifact(name):
-                folder = located(self._runs, name)
+                folder = locate(self._runs, name)
                 return self._offered_folder(folder) if (folder / COST).exists() else None
             case WhichLack(names):
-                return [name for name in names if not (located(self._runs, name) / COST).exists()]
+                return [name for name in names if not (locate(self._runs, name) / COST).exists()]
             case Chunk(file, number, data) if is_below(file):
                 return self._write(self._incoming / attempt / file, number, data)
             case Artifact(name, files) if wanted.is_artifact(name) and all(map(is_below, files)):
@@ -98,7 +99,7 @@ class Depot:
         """Take an artifact over, unless somebody has made it meanwhile."""
         if not all(has(sent / file, content) for file, content in files.items()):
             raise StorageError(f"the artifact {name}: checksum mismatch on the way between machines")
-        target = located(self._runs, name)
+        target = locate(self._runs, name)
         make_folder(target.parent)
         with Claim(target.with_suffix(CLAIM)) as claim:
             if claim.held and not target.exists():

@@ -45,8 +45,9 @@ from xmcbench.runner.executors.ray.versions import Versions
 from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.leftovers import sweep_machine
 from xmcbench.runner.schedule import pretrained
-from xmcbench.storage.artifacts import COST, SHARED, TRAINED, located
-from xmcbench.storage.cache import received
+from xmcbench.storage.artifact_files import COST
+from xmcbench.storage.artifact_stores import SHARED, TRAINED, locate
+from xmcbench.storage.cache import cluster_cache
 from xmcbench.storage.temporary import scratch
 
 #: Seconds between two looks at the process.
@@ -176,7 +177,7 @@ def _placed(errand: Errand, link: Link, folder: Path) -> Job:
 
     def here(path: str) -> str:
         content = errand.files[path]
-        copy = received() / "files" / f"{content.sha256}{Path(path).suffix}"
+        copy = cluster_cache() / "files" / f"{content.sha256}{Path(path).suffix}"
         if errand.token[0] and has(Path(path), content):
             return path
         if not has(copy, content):
@@ -199,9 +200,9 @@ def _placed(errand: Errand, link: Link, folder: Path) -> Job:
             for number, path in enumerate(job.plugins)
         ),
         predictions=str(folder / "predictions.npz") if job.predictions else "",
-        artifacts=job.artifacts if errand.shared else str(_made(received() / SHARED)),
+        artifacts=job.artifacts if errand.shared else str(_made(cluster_cache() / SHARED)),
         trainings={
-            name: path if errand.shared else str(_made(received() / TRAINED / Path(path).name))
+            name: path if errand.shared else str(_made(cluster_cache() / TRAINED / Path(path).name))
             for name, path in job.trainings.items()
         },
         hidden=hidden.with_histories([*map(Path, (*job.hidden, *errand.hidden)), *hidden.of_machine()]),
@@ -251,7 +252,7 @@ def _pretrainings(job: Job, since: float) -> list[str]:
 
 def _bring(name: str, job: Job, link: Link) -> None:
     """Put an artifact here that the driver has. Where that is not possible, the process makes it."""
-    target = located(Path(job.artifacts).parent, name)
+    target = locate(Path(job.artifacts).parent, name)
     # A method may ask for anything: of trainings, only for those that the cell was given.
     readable = {job.artifacts, *job.trainings.values()}
     if not wanted.is_artifact(name) or readable.isdisjoint(map(str, target.parents)):
@@ -269,7 +270,7 @@ def _keep(names: Iterable[str], job: Job, link: Link) -> None:
     known = [each for each in sorted(names) if wanted.is_artifact(each)]
     try:
         for name in link.ask(WhichLack(known)) if known else ():
-            path = located(Path(job.artifacts).parent, name)
+            path = locate(Path(job.artifacts).parent, name)
             folder = folder_of(path)
             for file in folder:
                 link.send(f"artifacts/{name}/{file}", path / file)

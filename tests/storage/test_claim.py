@@ -12,16 +12,15 @@ import pytest
 
 from xmcbench.environment import machine
 from xmcbench.errors import StorageError
-from xmcbench.processes import claim as claims
-from xmcbench.processes.claim import Claim, dead, sweep_claims
-from xmcbench.processes.heartbeat import Heart, now
-from xmcbench.processes.lifetime import new_mark
-from xmcbench.storage.temporary import sweep
+from xmcbench.processes.process_tree import new_mark
+from xmcbench.storage import locks
+from xmcbench.storage.locks import DEAD_S, Claim, Heartbeat, is_dead, now, sweep_claims
+from xmcbench.storage.temporary import becomes
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from xmcbench.processes.claim import Claim
+from xmcbench.storage.locks import Claim
 with Claim(Path(sys.argv[1])) as claim:
     print(claim.held, flush=True)
     time.sleep(60)
@@ -43,7 +42,7 @@ def forged(path, where, mark, age_s=0.0):
 def test_one_has_it_until_it_is_given_back(path):
     with Claim(path) as mine:
         assert mine.held
-        assert mine.mine()
+        assert mine.is_ours()
         with Claim(path) as other:
             assert not other.held
         assert path.exists()  # who did not get it gives nothing back
@@ -58,7 +57,7 @@ def test_the_claim_of_a_killed_process_is_taken_at_once(path):
             assert not other.held
         owner.send_signal(signal.SIGKILL)
         owner.wait()
-        assert dead(path)
+        assert is_dead(path)
         with Claim(path) as other:
             assert other.held
     finally:
@@ -67,7 +66,7 @@ def test_the_claim_of_a_killed_process_is_taken_at_once(path):
     assert list(path.parent.iterdir()) == []
 
 
-@pytest.mark.parametrize(("age_s", "held"), [(0.0, False), (claims.DEAD_S - 20, False), (claims.DEAD_S + 20, True)])
+@pytest.mark.parametrize(("age_s", "held"), [(0.0, False), (DEAD_S - 20, False), (DEAD_S + 20, True)])
 def test_that_of_another_machine_is_dead_when_nobody_touches_it(path, age_s, held):
     forged(path, "another-machine", new_mark(), age_s)
     with Claim(path) as mine:
@@ -78,46 +77,49 @@ def test_that_of_another_machine_is_dead_when_nobody_touches_it(path, age_s, hel
 def test_a_process_of_another_container_is_judged_by_the_age(path):
     space, pid, _, unique = new_mark().split(":")
     forged(path, machine(), f"1{space}:{pid}:1:{unique}")
-    assert not dead(path)
-    assert not dead(path, while_alive=True)
+    assert not is_dead(path)
+    assert not is_dead(path, while_alive=True)
     os.utime(path, (0, 0))
-    assert dead(path, while_alive=True)
+    assert is_dead(path, while_alive=True)
     forged(path, machine(), "no mark")
-    assert not dead(path)
+    assert not is_dead(path)
     forged(path, machine(), f"{space}:{pid}:1:{unique}")  # the same number, another process
-    assert dead(path)
+    assert is_dead(path)
 
 
 def test_what_is_damaged_is_dead_after_a_while(path):
     path.parent.mkdir()
     path.write_text("{")
-    assert not dead(path)
+    assert not is_dead(path)
     os.utime(path, (0, 0))
-    assert dead(path)
+    assert is_dead(path)
 
 
 def test_it_is_touched_while_it_is_held(path, monkeypatch):
-    monkeypatch.setattr(claims, "_heart", Heart(0.01))
+    monkeypatch.setattr(locks, "heartbeat", Heartbeat(0.01))
     with Claim(path):
         os.utime(path, (0, 0))
         deadline = time.monotonic() + 20
-        while dead(path) and time.monotonic() < deadline:
+        while is_dead(path) and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert not dead(path)
+        assert not is_dead(path)
 
 
-def test_who_was_stopped_for_long_has_lost_it(path):
+def test_who_was_stopped_for_long_has_lost_it(path, monkeypatch):
+    monkeypatch.setattr(locks, "heartbeat", Heartbeat(0.01))
     with Claim(path) as mine:
         forged(path, "another-machine", new_mark())
-        mine.beat()
-        assert not mine.mine()
+        os.utime(path, (0, 0))
+        time.sleep(0.1)
+        assert path.stat().st_mtime == 0
+        assert not mine.is_ours()
     assert json.loads(path.read_text())["host"] == "far"  # nothing of others is given back
 
 
 def test_of_many_that_find_a_dead_one_one_has_it(path):
     ever = 0
     for _ in range(20):
-        forged(path, "another-machine", new_mark(), claims.DEAD_S * 2)
+        forged(path, "another-machine", new_mark(), DEAD_S * 2)
         start, taken = threading.Barrier(8, timeout=60), []
 
         def take(start=start, taken=taken):
@@ -139,47 +141,6 @@ def test_of_many_that_find_a_dead_one_one_has_it(path):
     assert ever
 
 
-def test_without_hard_links(path, monkeypatch):
-    def refuse(*_):
-        raise PermissionError(1, "not here")
-
-    monkeypatch.setattr(os, "link", refuse)
-    with Claim(path) as mine, Claim(path) as other:
-        assert (mine.held, other.held) == (True, False)
-    assert list(path.parent.iterdir()) == []
-
-
-def test_a_claim_that_is_given_back_while_we_ask_whose_it_is(path, monkeypatch):
-    """It was taken after our first look, and is gone when we read it."""
-
-    def taken(*_):
-        raise FileExistsError
-
-    def gone(*_):
-        raise FileNotFoundError
-
-    monkeypatch.setattr(os, "link", taken)
-    monkeypatch.setattr(os.path, "samefile", gone)
-    answers = iter([False, True])
-    monkeypatch.setattr(claims.Path, "exists", lambda _: next(answers))
-    with Claim(path) as mine:
-        assert not mine.held
-
-
-def test_an_answer_that_was_lost(path, monkeypatch):
-    """NFS then asks again, and is told that the file is there: it is the claim itself."""
-    link = os.link
-
-    def asked_twice(source, target):
-        link(source, target)
-        link(source, target)
-
-    monkeypatch.setattr(os, "link", asked_twice)
-    with Claim(path, while_alive=True) as mine, Claim(path) as other:
-        assert (mine.held, other.held) == (True, False)
-    assert list(path.parent.iterdir()) == []
-
-
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StorageError), Claim(tmp_path / "file" / "x.claim"):
@@ -188,19 +149,19 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 @pytest.mark.parametrize("while_alive", [False, True])
 def test_a_process_that_cannot_touch_its_claim_keeps_it_where_being_alive_is_enough(path, while_alive):
-    forged(path, machine(), new_mark(), claims.DEAD_S + 20)
-    assert dead(path, while_alive) != while_alive
+    forged(path, machine(), new_mark(), DEAD_S + 20)
+    assert is_dead(path, while_alive) != while_alive
     with Claim(path, while_alive) as other:
         assert other.held != while_alive
-    forged(path, "another-machine", new_mark(), claims.DEAD_S + 20)
-    assert dead(path, while_alive)
+    forged(path, "another-machine", new_mark(), DEAD_S + 20)
+    assert is_dead(path, while_alive)
 
 
 def test_who_asks_for_one_that_is_held_writes_nothing_into_the_folder(path, monkeypatch):
     """Many may ask, often, and the folder may be far away."""
     forged(path, machine(), new_mark())
     written = []
-    monkeypatch.setattr(Claim, "_created", lambda self, path: written.append(path))
+    monkeypatch.setattr(Claim, "_create", lambda self, path: written.append(path))
     with Claim(path, while_alive=True) as mine:
         assert not mine.held
     assert written == []
@@ -212,8 +173,8 @@ def test_who_asks_for_one_that_is_held_writes_nothing_into_the_folder(path, monk
     [
         (True, True, 0.0, True),
         (True, False, 0.0, False),
-        (False, False, claims.DEAD_S - 20, True),  # whether it is alive is not known here
-        (False, True, claims.DEAD_S + 20, False),
+        (False, False, DEAD_S - 20, True),  # whether it is alive is not known here
+        (False, True, DEAD_S + 20, False),
     ],
 )
 def test_what_a_killed_process_left_is_swept_and_nothing_else(path, name, here, alive, age_s, stays):
@@ -230,12 +191,11 @@ def test_the_clock_of_a_file_system(tmp_path, monkeypatch):
     found = now(tmp_path)
     (tmp_path / "after").touch()
     assert (tmp_path / "before").stat().st_mtime <= found <= (tmp_path / "after").stat().st_mtime
-    assert {each.name for each in tmp_path.iterdir()} == {"before", "after"}
+    assert {file.name for file in tmp_path.iterdir()} == {"before", "after"}
     with monkeypatch.context() as patch:  # killed before it is removed
         patch.setattr(Path, "unlink", lambda *_: None)
         now(tmp_path)
-    assert len([*tmp_path.iterdir()]) == 3
-    sweep(tmp_path)
-    assert {each.name for each in tmp_path.iterdir()} == {"before", "after"}
+    (left,) = {file.name for file in tmp_path.iterdir()} - {"before", "after"}
+    assert becomes(left) == "", "the next sweep would remove it"
     monkeypatch.setattr(time, "time", lambda: 7.0)
     assert now(tmp_path / "nowhere") == 7.0

@@ -7,7 +7,7 @@ import pytest
 
 CODE = """
 import os, sys
-from xmcbench.processes.lifetime import ending_forks
+from xmcbench.processes.process_tree import ending_forks
 
 child = None
 try:

@@ -1,9 +1,9 @@
 """The process between a supervisor and the process it supervises: it outlives everything below it, and ends it.
 
-    python -m xmcbench.processes.keeper MODULE ARGUMENT...
+    python -m xmcbench.processes.reaper MODULE ARGUMENT...
 
-runs a module in a child, and ends as the child does. The keeper adopts every orphan below it, also one that made a
-session of its own, and leaves none: when the child ends, when it is asked to end, and when its own parent is killed.
+runs a module in a child, and ends as the child does. The reaper adopts every orphan below it, also one that made a
+session for itself, and leaves none: when the child ends, when it is asked to end, and when its own parent is killed.
 The child is a fork, so that a process is not started twice.
 """
 
@@ -19,11 +19,11 @@ import sys
 import time
 from contextlib import suppress
 
-from xmcbench.processes.lifetime import GRACE_S, MARK, adopt_orphans, descendants, die_with_parent, supervising
+from xmcbench.processes.process_tree import MARK, adopt_orphans, descendants, die_with_parent, kill, supervisor_of
 
-#: Seconds that others below us have to end when the child is gone.
-_OTHERS_GRACE_S = 0.5
-#: Seconds until we stop waiting for what the kernel does not let go of.
+#: Seconds that a process has to end after it was asked to, and processes that it started when it is gone.
+GRACE_S, _OTHERS_GRACE_S = 3.0, 0.5
+#: Seconds until we stop waiting for processes that the kernel does not let go of.
 _PATIENCE_S = 10.0
 #: Seconds between two looks at the parent, where the kernel does not say that it died.
 _LOOK_S = 0.5
@@ -31,36 +31,36 @@ _LOOK_S = 0.5
 
 def main() -> None:
     """Run the module that the command line names, and end as it does."""
-    keep(supervising(os.environ[MARK]))
+    keep(supervisor_of(os.environ[MARK]))
     sys.argv = sys.argv[1:]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
 def keep(parent: int, line: socket.socket | None = None) -> None:
-    """Fork. The child returns; this process becomes its keeper, and never does.
+    """Fork. The child returns; this process becomes its reaper, and never does.
 
-    parent: the number of the process that this one is a child of, which ends with it. line: to the supervisor, where
-    that is another process: the status of the child is written to it, and when its other side is closed, the child is
-    ended. Otherwise SIGTERM is the way to ask for that.
+    parent: the parent of this process, which ends with it. line: to the supervisor, where that is another process: the
+    status of the child is written to it, and when its other side is closed, the child is ended. Otherwise SIGTERM asks
+    for that.
     """
-    keeper = os.getpid()
+    reaper = os.getpid()
     adopt_orphans()
     wake, woken = os.pipe()
     for end in (wake, woken):
         os.set_blocking(end, False)
     before = signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     for sign in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(sign, _noted)
-    die_with_parent(parent, signal.SIGTERM, looks_itself=True)
+        signal.signal(sign, _note)
+    die_with_parent(parent, signal.SIGTERM, watches_itself=True)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # the child must not lose it before it can end by it
     child = os.fork()
     if child:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        status = _kept(child, parent, wake, line)
+        status = _reap(child, parent, wake, line)
         if line:
             with suppress(OSError):
                 line.send(b"%d\n" % status)
-        _mirror(status)
+        _end_like(status)
     os.setsid()
     signal.set_wakeup_fd(before)
     for sign in (signal.SIGCHLD, signal.SIGTERM):
@@ -70,48 +70,58 @@ def keep(parent: int, line: socket.socket | None = None) -> None:
     os.close(woken)
     if line:
         line.close()
-    die_with_parent(keeper)
+    die_with_parent(reaper)
 
 
-_asked: list[int] = []
+_requests: list[int] = []
 
 
-def _noted(sign: int, _: object) -> None:
+def _note(sign: int, _: object) -> None:
     if sign == signal.SIGTERM:
-        _asked.append(sign)
+        _requests.append(sign)
 
 
-def _kept(child: int, parent: int, wake: int, line: socket.socket | None) -> int:
-    """Wait until the child has ended, or has to; leave nothing below us. Returns the child's status."""
+def _reap(child: int, parent: int, wake: int, line: socket.socket | None) -> int:
+    """Wait until the child has ended, or has to; leave nothing below us. Return the child's status."""
     status, deadline = None, None
     watched: list[int | socket.socket] = [wake, line] if line else [wake]
     while status is None and os.getppid() == parent and (deadline is None or time.monotonic() < deadline):
-        if _asked and deadline is None:
+        if _requests and deadline is None:
             deadline = time.monotonic() + GRACE_S
             with suppress(OSError):
-                _ask(child)
+                _terminate(child)
         left = _LOOK_S if deadline is None else max(0.0, deadline - time.monotonic())
         if line in select.select(watched, [], [], left)[0]:  # nothing is ever sent: its other side is closed
-            _asked.append(signal.SIGTERM)
+            _requests.append(signal.SIGTERM)
             watched = [wake]
         with suppress(BlockingIOError):
             os.read(wake, 1024)
-        status, _ = _reaped(child)
+        status, _ = _take_statuses(child)
     if status is not None and os.getppid() == parent:
-        _ask_others(child)
-    return _ended(child, status)
+        _terminate_others(child)
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            os.killpg(child, signal.SIGKILL)
+        kill(descendants(os.getpid()))
+        found, is_any_left = _take_statuses(child)
+        status = found if status is None else status
+        if not is_any_left:
+            break
+        time.sleep(0.002)
+    return signal.SIGKILL if status is None else status
 
 
-def _ask(child: int) -> None:
-    """Ask the child to end, and what is in its session."""
+def _terminate(child: int) -> None:
+    """Ask the child to end, and its session."""
     try:
         os.killpg(child, signal.SIGTERM)
     except ProcessLookupError:  # it has none yet
         os.kill(child, signal.SIGTERM)
 
 
-def _ask_others(child: int) -> None:
-    """Let what the child started end by itself, such as the process that frees its shared memory."""
+def _terminate_others(child: int) -> None:
+    """Let processes that the child started end by themselves, such as the one that frees its shared memory."""
     deadline = time.monotonic() + _OTHERS_GRACE_S
     below = descendants(os.getpid())
     for process in below:
@@ -119,29 +129,12 @@ def _ask_others(child: int) -> None:
             os.kill(process, signal.SIGTERM)
     while below and time.monotonic() < deadline:
         time.sleep(0.01)
-        _reaped(child)
+        _take_statuses(child)
         below = descendants(os.getpid())
 
 
-def _ended(child: int, status: int | None) -> int:
-    """Kill everything below us until there is nothing. Returns the child's status, SIGKILL where it is not known."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline:
-        with suppress(OSError):
-            os.killpg(child, signal.SIGKILL)
-        for process in descendants(os.getpid()):
-            with suppress(OSError):
-                os.kill(process, signal.SIGKILL)
-        found, left = _reaped(child)
-        status = found if status is None else status
-        if not left:
-            break
-        time.sleep(0.002)
-    return signal.SIGKILL if status is None else status
-
-
-def _reaped(child: int) -> tuple[int | None, bool]:
-    """Take the status of all that has ended: that of the child if it was among them, and whether anything is left."""
+def _take_statuses(child: int) -> tuple[int | None, bool]:
+    """Take the status of all that has ended. Return that of the child, if it has, and whether anything is left."""
     found = None
     while True:
         try:
@@ -154,7 +147,7 @@ def _reaped(child: int) -> tuple[int | None, bool]:
             found = status
 
 
-def _mirror(status: int) -> None:
+def _end_like(status: int) -> None:
     """End as a process of this status did."""
     if os.WIFSIGNALED(status):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the child's core, if any, is the one to look at

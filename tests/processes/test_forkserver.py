@@ -10,11 +10,11 @@ import time
 import psutil
 import pytest
 
-from xmcbench.processes import forked
-from xmcbench.processes.forked import ForkServer
+from xmcbench.processes import forkserver
+from xmcbench.processes.forkserver import ForkServer
 from xmcbench.processes.supervisor import Supervised, wait
 
-pytestmark = pytest.mark.skipif(not forked.AVAILABLE, reason="processes are not forked on this system")
+pytestmark = pytest.mark.skipif(not forkserver.AVAILABLE, reason="processes are not forked on this system")
 
 MODULE = """
 import json, os, pathlib, signal, sys, tempfile
@@ -75,7 +75,7 @@ def run(tmp_path, environment, server):
 
 
 def forks(tmp_path, server, environment):
-    """Have a process forked that forks; it, and the numbers of its keeper, itself and its child."""
+    """Have a process forked that forks; it, and the numbers of its reaper, itself and its child."""
     numbers, log = tmp_path / "numbers", tmp_path / "log"
     numbers.unlink(missing_ok=True)
     log.touch()
@@ -124,27 +124,27 @@ def test_it_runs_modules_as_any_process_does(tmp_path, environment, server, monk
     assert second == first
     assert drawn["numpy"] != drawn_again["numpy"]
     assert drawn["random"] != drawn_again["random"]
-    assert server.runs
-    assert not server.busy
+    assert server.is_running
+    assert not server.is_busy
 
 
 def test_a_fork_is_seen_as_a_process_is(tmp_path, environment, server):
     fork, numbers = forks(tmp_path, server, environment)
     assert fork.pid == numbers[0]
     assert fork.poll() is None
-    assert server.busy
+    assert server.is_busy
     with pytest.raises(subprocess.TimeoutExpired):
         fork.wait(0.01)
     fork.terminate()
     assert fork.wait(30) == -signal.SIGTERM
     assert gone(numbers)
     assert fork.poll() == fork.wait() == -signal.SIGTERM
-    assert not server.busy
+    assert not server.is_busy
     for late in (fork.terminate, fork.kill):
         late()
 
 
-def test_a_keeper_that_is_killed_leaves_nothing(tmp_path, environment, server):
+def test_a_reaper_that_is_killed_leaves_nothing(tmp_path, environment, server):
     """What a process forked carries no mark of its own; the server, which adopts it, ends it. Others go on."""
     other, others = forks(tmp_path, server, environment)
     fork, numbers = forks(tmp_path, server, environment)
@@ -163,7 +163,7 @@ def test_a_server_that_is_gone_takes_its_forks_along_and_starts_no_more(tmp_path
     assert fork.wait(30) == -signal.SIGKILL
     assert gone(numbers)
     server._process.wait(30)
-    assert not server.runs
+    assert not server.is_running
     with pytest.raises(OSError, match="pipe|reset"):
         server.start(["module_in_fork"], tmp_path / "log", environment)
     assert not run(tmp_path, environment, server)[0]["imported"], "it is started from scratch"
@@ -206,7 +206,7 @@ def test_ended_it_leaves_nothing(tmp_path, environment, server):
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])
 def test_it_does_not_outlive_who_made_it(environment, sign):
-    code = "import os, time; from xmcbench.processes.forked import ForkServer; server = ForkServer([], os.environ);"
+    code = "import os, time; from xmcbench.processes.forkserver import ForkServer; server = ForkServer([], os.environ);"
     code += "print(server._process.pid, flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True) as script:
         number = int(script.stdout.readline())

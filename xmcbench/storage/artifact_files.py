@@ -1,0 +1,144 @@
+"""An artifact on disk: its files, their checksums, and the note of what it cost, by which damage is found.
+
+The quick check, made whenever an artifact is opened, compares sizes, and the bytes of files up to 64 MiB. The full
+check reads everything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from xmcbench.errors import StorageError
+from xmcbench.output.escaping import visible
+from xmcbench.storage.canonical import sha256_file, sha256_json
+from xmcbench.storage.locks import temporary_name
+from xmcbench.storage.reading import read_bytes
+
+#: The note of an artifact. It is written last: a folder without it is not an artifact.
+COST = "cost.json"
+#: Files up to this size are read by the quick check. Files from this size are kept once.
+_QUICK, _SHARED_FROM = 64 << 20, 1 << 20
+
+#: Files that this process has read: size, time of change and inode by path.
+_seen: dict[Path, tuple[int, int, int]] = {}
+
+
+class Sum(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A file as it was written: its size in bytes and its SHA-256. blocks: in old notes, that of a part of it."""
+
+    size: int
+    sha256: str
+    blocks: str = ""
+
+
+class Cost(Struct, frozen=True, forbid_unknown_fields=True):
+    """Cost of an artifact, the identity it was made from, and the sums of its files. sha256: of all that, as JSON."""
+
+    wall_s: float
+    identity: dict[str, Any]
+    files: dict[str, Sum]
+    sha256: str = ""
+
+    @property
+    def seal(self) -> str:
+        """SHA-256 (hex) of the other fields."""
+        return sha256_json(msgspec.to_builtins(msgspec.structs.replace(self, sha256="")))
+
+
+def write_cost(folder: Path, wall_s: float, identity: Mapping[str, object], files: dict[str, Sum]) -> None:
+    """Write the note of an artifact."""
+    cost = Cost(wall_s, dict(identity), files)
+    noted = msgspec.to_builtins(msgspec.structs.replace(cost, sha256=cost.seal))
+    (folder / COST).write_text(json.dumps(noted, indent=1, sort_keys=True) + "\n")
+
+
+def read_cost(folder: Path) -> Cost | None:
+    """Return the note of an artifact; None where there is none, or the artifact is damaged."""
+    return None if not (folder / COST).exists() or find_damage(folder) else _decode(folder)
+
+
+def find_damage(folder: Path, *, full: bool = False) -> str:
+    """Describe the damage of an artifact in a few words; empty where its files are as written. full: read all bytes."""
+    try:
+        cost = _decode(folder)
+        if cost.seal != cost.sha256:
+            return f"{COST} has changed"
+        return _compare(folder, cost.files, full)
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        return str(error)
+
+
+def discard_damaged(folder: Path) -> None:
+    """Remove a damaged artifact, with a message on stderr. Raises StorageError."""
+    if not (folder / COST).exists():
+        return
+    damage = find_damage(folder)
+    print(f"xmcbench: {folder} is damaged and will be regenerated: {visible(damage)}", file=sys.stderr)
+    aside = folder.with_name(temporary_name(folder.name))  # swept if we are killed
+    try:
+        os.replace(folder, aside)  # its users keep the files that they have open
+    except OSError as error:
+        raise StorageError(
+            f"the artifact {folder} is damaged: {damage}", f"it cannot be removed ({error}): delete it"
+        ) from error
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def sum_files(folder: Path) -> dict[str, Sum]:
+    """Return the sums of every file below a folder, by relative path."""
+    return {name: Sum(path.stat().st_size, sha256_file(path)) for name, path in _files(folder).items()}
+
+
+def share_file(file: Path, written: Sum, content: Path) -> None:
+    """Replace a large file with a link to the file of the same content in a folder, or put a link to it there."""
+    if written.size < _SHARED_FROM:
+        return
+    known, link = content / written.sha256, file.with_name(f".{file.name}.link")
+    try:
+        known.parent.mkdir(exist_ok=True)
+        if known.exists() and sha256_file(known) != written.sha256:
+            known.unlink()  # damaged since: artifacts that have it are made again when they are needed
+        if not known.exists():
+            os.link(file, known)
+        else:
+            os.link(known, link)
+            os.replace(link, file)
+    except OSError:  # a file system without hard links: the file stays as it is
+        with suppress(OSError):
+            link.unlink(missing_ok=True)
+
+
+def _compare(folder: Path, files: Mapping[str, Sum], full: bool) -> str:
+    """Describe the first difference; files that were added do not matter: nothing asks for them. Raises OSError."""
+    found = _files(folder)
+    for name, written in files.items():
+        if name not in found:
+            return f"{name} is missing"
+        path = found[name]
+        state = path.stat()
+        if state.st_size != written.size:
+            return f"{name} has {state.st_size} bytes, not {written.size}"
+        known = (state.st_size, state.st_mtime_ns, state.st_ino)
+        if full or (state.st_size <= _QUICK and _seen.get(path) != known):
+            if sha256_file(path) != written.sha256:
+                return f"{name} has changed"
+            _seen[path] = known
+    return ""
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if not path.is_dir()}
+
+
+def _decode(folder: Path) -> Cost:
+    return msgspec.json.decode(read_bytes(folder / COST), type=Cost)
