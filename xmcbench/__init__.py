@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xmcbench.parameters import Doc
     from xmcbench.results import Results
     from xmcbench.runner.parts import Part
-    from xmcbench.runner.place import Limits
+    from xmcbench.runner.target import Limits
     from xmcbench.storage.artifacts import Artifacts
     from xmcbench.storage.pairs import pairs_digest
     from xmcbench.storage.reading import refuse_lfs_pointer
@@ -37,7 +37,7 @@ _PUBLIC = {
     "Compute": "xmcbench.environment",
     "Dataset": "xmcbench.data",
     "Doc": "xmcbench.parameters",
-    "Limits": "xmcbench.runner.place",
+    "Limits": "xmcbench.runner.target",
     "Method": "xmcbench.method",
     "MethodError": "xmcbench.errors",
     "Options": "xmcbench.experiment",

@@ -18,7 +18,7 @@ from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.records.differences import differences
 from xmcbench.records.selection import Conditions, Selected, choose
-from xmcbench.runner.rescoring import evaluations
+from xmcbench.runner.scoring import evaluations
 from xmcbench.setting import Setting, seeds_of
 
 if TYPE_CHECKING:

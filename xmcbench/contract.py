@@ -28,12 +28,12 @@ from xmcbench.processes.process_tree import ending_forks
 from xmcbench.processes.secrets import without_secrets
 from xmcbench.processes.supervisor import supervise
 from xmcbench.records import Store
-from xmcbench.runner import hidden, isolation
+from xmcbench.runner import isolation
 from xmcbench.runner.execution import execute
-from xmcbench.runner.place import Limits, Place
 from xmcbench.runner.plan import plan
 from xmcbench.runner.prediction import Phases, predict
 from xmcbench.runner.rows import Request
+from xmcbench.runner.target import Limits, Target
 from xmcbench.setting import Setting
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
@@ -95,7 +95,7 @@ def check(request: CheckRequest) -> list[Finding]:
     """
     with scratch() as folder:
         asked, answered, finished = (folder / name for name in ("request.json", "findings.json", "finished.json"))
-        secret = hidden.with_histories(hidden.of_machine())
+        secret = isolation.add_histories(isolation.paths_of_machine())
         write_json(asked, msgspec.to_builtins(msgspec.structs.replace(request, hidden=secret)))
         ending = supervise(
             "xmcbench.contract",
@@ -267,7 +267,7 @@ def _at_chance(request: CheckRequest, method: _Made) -> None:
         setting = Setting.of("ez" if method.cls.supervision == "unused" else "full")
         store = Store(folder / "runs")
         planned = plan([Request(str(root), setting, (name,), None, {name: method.values})], registry, store)
-        (record,) = execute(planned, Place(store, request.limits))
+        (record,) = execute(planned, Target(store, request.limits))
     if record.status == "skipped":
         raise Unavailable(record.reason)
     if not record.ok:
@@ -305,7 +305,7 @@ def _hide(asked: str) -> None:
     """Hide the files that a cell must not read from this process."""
     request = msgspec.json.decode(Path(asked).read_bytes(), type=CheckRequest)
     plugin = [Path(request.plugin)] if request.plugin else []
-    isolation.hide(map(Path, request.hidden), [*plugin, *isolation.needed_by_all()])
+    isolation.hide(map(Path, request.hidden), [*plugin, *isolation.needed_paths()])
 
 
 if __name__ == "__main__":

@@ -17,12 +17,10 @@ from xmcbench.records import Record, Store
 from xmcbench.runner import pretraining
 from xmcbench.runner.execution import Progress, Watch, execute
 from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of
-from xmcbench.runner.opening import check_on, jobs_at
-from xmcbench.runner.place import HERE, Limits, Place
 from xmcbench.runner.plan import Plan, plan
 from xmcbench.runner.rows import Request
-from xmcbench.runner.schedule import Jobs
-from xmcbench.runner.shard import Shard
+from xmcbench.runner.schedule import Jobs, Shard
+from xmcbench.runner.target import HERE, Limits, Target, check_on, count_jobs
 
 if TYPE_CHECKING:  # a plan, or a dry run, needs no tables
     from xmcbench.results import Ablated, Coverage, Results
@@ -72,9 +70,9 @@ class Options:
         return Registry(self.plugins, self.limits.time_s)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Target:
         """Target of the execution: the store, limits, and where cells run."""
-        return Place(Store(self.runs), self.limits, self.compute, self.jobs, self.cells_per_gpu, self.on)
+        return Target(Store(self.runs), self.limits, self.compute, self.jobs, self.cells_per_gpu, self.on)
 
 
 @dataclass(frozen=True)
@@ -103,8 +101,8 @@ class Experiment(ABC, Generic[Shown]):
 
     @property
     def jobs(self) -> int:
-        """Number of cells that run at once. Raises what ``jobs_at`` raises."""
-        return jobs_at(self.options.place, [cell for cell in self.plan.cells if cell.state == "to run"])
+        """Number of cells that run at once. Raises what ``count_jobs`` raises."""
+        return count_jobs(self.options.place, [cell for cell in self.plan.cells if cell.state == "to run"])
 
     @abstractmethod
     def results(self, records: Sequence[Record]) -> Shown:

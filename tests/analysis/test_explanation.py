@@ -19,7 +19,7 @@ from xmcbench.comparison import compare
 from xmcbench.errors import UnknownName
 from xmcbench.metrics import TruePairs
 from xmcbench.records import Ranks, Store, Truth
-from xmcbench.runner.rescoring import evaluations
+from xmcbench.runner.scoring import evaluations
 
 PLANTED = "words of the text: 121 to 2,578"
 

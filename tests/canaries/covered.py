@@ -5,8 +5,8 @@ import sys
 
 os.environ["NUMBA_DISABLE_JIT"] = "1"
 
-from xmcbench.runner.canaries import run
-from xmcbench.runner.canary_cells import canaries
+from xmcbench.runner.canaries.cells import canaries
+from xmcbench.runner.canaries.run import run
 
 
 def main() -> int:

@@ -111,15 +111,15 @@ def python(folder: Path, *words: str) -> str:
 
 def inside(methods: list[str], enough: int) -> None:
     """In a copy: run the canaries of these methods and print how they compare."""
-    from xmcbench.runner.canaries import run, stored_file
-    from xmcbench.runner.canary_cells import canaries
-    from xmcbench.runner.canary_outcomes import Stored, compare
+    from xmcbench.runner.canaries.cells import canaries
+    from xmcbench.runner.canaries.outcomes import Stored, compare
+    from xmcbench.runner.canaries.run import outcome_file, run
 
     different, number = [], 0
     for several in (False, True):
         for canary in canaries(methods):
             if (canary.processes > 1) is several and len(different) < (1 if several else enough):
-                stored = Stored.read(stored_file(canary.method)).outcomes
+                stored = Stored.read(outcome_file(canary.method)).outcomes
                 number += 1
                 found = compare({canary.name: stored[canary.name]}, {canary.name: run(canary)})
                 name = f"{canary.method}.{canary.name}"

@@ -5,7 +5,7 @@ python tests/canaries/store.py [METHOD ...]
 
 import sys
 
-from xmcbench.runner.canaries import store
+from xmcbench.runner.canaries.run import store
 
 if __name__ == "__main__":
     for method, outcomes in store(sys.argv[1:] or None).items():

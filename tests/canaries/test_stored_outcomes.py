@@ -14,9 +14,9 @@ from xmcbench import parameters
 from xmcbench.errors import StorageError
 from xmcbench.plugins.loading import load
 from xmcbench.plugins.registry import Registry
-from xmcbench.runner.canaries import run_all, stored_file
-from xmcbench.runner.canary_cells import Canary, canaries, canary_folder, data
-from xmcbench.runner.canary_outcomes import CanaryOutcome, Difference, Stored, compare
+from xmcbench.runner.canaries.cells import Canary, canaries, canary_folder, data
+from xmcbench.runner.canaries.outcomes import CanaryOutcome, Difference, Stored, compare
+from xmcbench.runner.canaries.run import outcome_file, run_all
 
 ROOT = Path(__file__).parents[2]
 METHODS = sorted(Registry().sources())
@@ -101,7 +101,7 @@ def test_the_stored_outcomes_are_those_of_today():
     differences = [
         f"{method}.{each.canary}: {each.what}"
         for method, outcomes in found.items()
-        for each in compare(Stored.read(stored_file(method)).outcomes, outcomes)
+        for each in compare(Stored.read(outcome_file(method)).outcomes, outcomes)
     ]
     assert not differences, names(differences)
 
@@ -136,7 +136,7 @@ def test_a_canary_alone_gives_what_it_gives_among_others():
 
 def run_alone(canary):
     """In another process, whose first import is that of this module."""
-    from xmcbench.runner.canaries import run
+    from xmcbench.runner.canaries.run import run
 
     return run(canary)
 

@@ -190,10 +190,10 @@ def test_canaries_take_no_flag_of_whole_cells(inside, code, runs, tiny):
 
 def test_the_canaries_of_changed_code_are_run(inside, runs, monkeypatch):
     """Canaries themselves are tested elsewhere: here, one method has changed."""
-    from xmcbench.runner import confirmation
-    from xmcbench.runner.confirmation import Verdict
+    from xmcbench.runner.canaries import confirmation
+    from xmcbench.runner.canaries.confirmation import Verdict
 
-    monkeypatch.setattr(confirmation, "changed_methods", lambda registry, runs: {"tfidf": "2" * 64, "bm25": "3" * 64})
+    monkeypatch.setattr(confirmation, "find_changed", lambda registry, runs: {"tfidf": "2" * 64, "bm25": "3" * 64})
     verdicts = {
         "tfidf": Verdict("tfidf", "1" * 64, "2" * 64, True, "equal on 3 canaries"),
         "bm25": Verdict("bm25", "1" * 64, "3" * 64, False, "lucene: 3 ranks of 9"),

@@ -16,7 +16,7 @@ import pytest
 from xmcbench.analysis.reproduction import compare_records, farthest, one_more
 from xmcbench.metrics import METRICS
 from xmcbench.records import Ranks, Store
-from xmcbench.runner.rescoring import evaluations
+from xmcbench.runner.scoring import evaluations
 from xmcbench.storage.canonical import canonical_json
 
 BOARD = Path(__file__).parents[2] / "leaderboards"

@@ -11,7 +11,7 @@ from xmcbench.errors import DataError
 from xmcbench.metrics import bounded, flips, seeds
 from xmcbench.metrics.power import Spread, spread
 from xmcbench.records import Store
-from xmcbench.runner.rescoring import evaluations
+from xmcbench.runner.scoring import evaluations
 
 BOARD = Store(Path(__file__).parents[2] / "leaderboards")
 TRIALS = 4_000

@@ -11,8 +11,8 @@ from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
 from xmcbench.runner.execution import execute
 from xmcbench.runner.grid import Grid, requests_of
-from xmcbench.runner.place import Place
 from xmcbench.runner.plan import plan
+from xmcbench.runner.target import Target
 
 LEARNER = """
 import os, time
@@ -123,9 +123,11 @@ def there(tiny, learner, tmp_path):
     def run(*settings, watch=lambda _: None, status="ok", compute=None, **grid):
         store = Store(tmp_path / "runs")
         made = plan(requests_of([Grid([str(tiny)], settings, **grid)]), Registry([learner]), store)
-        place = Place(store, on="ray", **({"compute": compute} if compute else {}))
+        place = Target(store, on="ray", **({"compute": compute} if compute else {}))
         records = execute(made, place, watch=watch)
-        assert [each.status for each in records] == [status] * len(made.cells)
+        assert [record.status for record in records] == [status] * len(made.cells), [
+            record.reason for record in records
+        ]
         assert len([*store.root.glob("records/*/*/*.json")]) == len(made.cells)
         assert not [*store.root.rglob("*.claim*"), *store.root.rglob(".*.tmp")]
         assert not cells()

@@ -7,7 +7,7 @@ import psutil
 from xmcbench.records import as_json
 
 #: The name that Ray gives to a process that runs our function.
-CARRIES = "ray::carry_out"
+CARRIES = "ray::run_remotely"
 
 
 def result(record):

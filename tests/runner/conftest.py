@@ -16,9 +16,9 @@ from xmcbench.runner import scorer, worker
 from xmcbench.runner.execution import execute
 from xmcbench.runner.executors import process
 from xmcbench.runner.executors.servers import Servers
-from xmcbench.runner.place import Limits, Place
 from xmcbench.runner.plan import plan
 from xmcbench.runner.rows import Request
+from xmcbench.runner.target import Limits, Target
 from xmcbench.setting import Setting
 
 CHANCE = """
@@ -83,7 +83,7 @@ def at_hand(monkeypatch):
             return noted.ending
 
     def send(self, request):
-        self.asked, self.answers = True, scorer._answer(msgspec.json.encode(request), {})
+        self.is_busy, self.answers = True, scorer._answer(msgspec.json.encode(request), {})
 
     monkeypatch.setattr(worker, "_raise_oom_score", lambda: noted.calls.append("oom"))
     monkeypatch.setattr(worker.faulthandler, "enable", lambda: noted.calls.append("enable"))
@@ -92,7 +92,7 @@ def at_hand(monkeypatch):
     monkeypatch.setattr(process, "Supervised", Supervised)
     monkeypatch.setattr(Servers, "server", lambda *_: None)
     monkeypatch.setattr(scorer.Scorer, "_send", send)
-    monkeypatch.setattr(scorer.Scorer, "_received", lambda self: self.answers)
+    monkeypatch.setattr(scorer.Scorer, "_receive", lambda self: self.answers)
     return noted
 
 
@@ -103,7 +103,7 @@ def run_here(at_hand, tiny, tmp_path):
     def run(
         plugin, setting="ez", ratio=None, by=None, dataset=tiny, progress=None, force=False, limits=None, **request
     ):
-        place = Place(Store(tmp_path / "runs"), limits or Limits())
+        place = Target(Store(tmp_path / "runs"), limits or Limits())
         wanted = Request(str(dataset), Setting.of(setting, ratio, by), **request)
         made = plan([wanted], Registry([plugin]), place.store, force=force)
         return execute(made, place, progress or (lambda *_: None), force)

@@ -12,19 +12,19 @@ from xmcbench.plugins.registry import Registry
 from xmcbench.records import Standing, Store
 from xmcbench.records.equivalence import FILE, read_file, with_evidence, write_file
 from xmcbench.records.ranks import Ranks
-from xmcbench.runner import confirmation
-from xmcbench.runner.canaries import stored_file
-from xmcbench.runner.canary_outcomes import CanaryOutcome, Stored
-from xmcbench.runner.canary_protocol import (
+from xmcbench.runner.canaries import confirmation
+from xmcbench.runner.canaries.confirmation import Group, groups
+from xmcbench.runner.canaries.outcomes import CanaryOutcome, Stored
+from xmcbench.runner.canaries.protocol import (
     ProtocolOutcome,
     StoredProtocol,
     compare_protocol,
     run_protocol,
     store_protocol,
 )
-from xmcbench.runner.confirmation import Group, groups
+from xmcbench.runner.canaries.run import outcome_file
 from xmcbench.runner.execution import execute
-from xmcbench.runner.place import Place
+from xmcbench.runner.target import Target
 from xmcbench.setting import Setting
 
 METHOD = """
@@ -116,7 +116,7 @@ def test_the_cell_runs_as_it_did_then(rerun, group, tiny, monkeypatch):
 
     def executed(planned, place):
         places.append(place)
-        return execute(planned, Place(place.store))
+        return execute(planned, Target(place.store))
 
     monkeypatch.setattr(confirmation, "execute", executed)
     first = checked.records[0]
@@ -185,7 +185,7 @@ def canary_runs(tmp_path, monkeypatch):
     for name, outcomes in stored.items():
         Stored(name, "1" * 64, "2026-01-02", "P", {}, outcomes).write(tmp_path / f"{name}.json")
     store_protocol(tmp_path / "protocol.json")
-    monkeypatch.setattr(confirmation, "stored_file", lambda name: tmp_path / f"{name}.json")
+    monkeypatch.setattr(confirmation, "outcome_file", lambda name: tmp_path / f"{name}.json")
     monkeypatch.setattr(confirmation, "canaries", lambda: [SimpleNamespace(method=name) for name in stored])
 
     def run(found, names):
@@ -199,7 +199,7 @@ def canary_runs(tmp_path, monkeypatch):
 
 def test_equal_canaries_add_the_source(canary_runs):
     run, stored, runs = canary_runs
-    changed = confirmation.changed_methods(Registry(), runs)
+    changed = confirmation.find_changed(Registry(), runs)
     assert changed.keys() == {"tfidf", "bm25"}
     (verdict,) = run(stored, ["tfidf"])
     assert verdict.is_equal
@@ -212,7 +212,7 @@ def test_equal_canaries_add_the_source(canary_runs):
     write_file(
         runs / FILE, with_evidence({}, "tfidf", "1" * 64, msgspec.structs.replace(listed[1], source=changed["tfidf"]))
     )
-    assert confirmation.changed_methods(Registry(), runs).keys() == {"bm25"}
+    assert confirmation.find_changed(Registry(), runs).keys() == {"bm25"}
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_ranks_and_metrics_are_confirmed_by_themselves(canary_runs, monkeypatch)
 
 
 def test_the_protocol_of_today_gives_the_stored_outcome():
-    stored = StoredProtocol.read(stored_file("protocol"))
+    stored = StoredProtocol.read(outcome_file("protocol"))
     assert compare_protocol(stored.outcome, run_protocol()) == {"ranks": [], "metrics": []}
 
 

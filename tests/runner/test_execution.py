@@ -21,9 +21,9 @@ from xmcbench.records import Store
 from xmcbench.runner import audit, execution, recording, scorer, worker
 from xmcbench.runner.executors.local import Local
 from xmcbench.runner.job import Job, Outcome
-from xmcbench.runner.place import Limits
 from xmcbench.runner.plan import plan
 from xmcbench.runner.rows import Request
+from xmcbench.runner.target import Limits
 from xmcbench.setting import Setting, draw
 from xmcbench.storage.cache import cache_root
 from xmcbench.topk import TopK
@@ -370,7 +370,7 @@ def test_what_a_failed_cell_was_writing_is_removed(run_here, at_hand, methods, m
 
 
 def test_a_place_shares_no_gpu_unless_it_is_told_to(store):
-    place = execution.Place(store)
+    place = execution.Target(store)
     assert (place.cells_per_gpu, place.jobs, place.on) == (1, None, "local")
 
 
@@ -380,7 +380,7 @@ def test_who_watches_is_told_for_how_long_a_cell_has_run(at_hand, methods, store
     monkeypatch.setattr(Local, "watch", lambda self, *rest: [] if next(looks, False) else watch(self, *rest))
     made, seen = plan([Request(str(tiny), Setting.of("ez"), methods=["chance"])], Registry([methods]), store), []
     begin = time.perf_counter()
-    execution.execute(made, execution.Place(store), watch=seen.append)
+    execution.execute(made, execution.Target(store), watch=seen.append)
     took = time.perf_counter() - begin
     underway = [each for cells in seen for each in cells]
     assert underway
@@ -391,9 +391,9 @@ def test_a_result_that_came_in_between_is_taken(at_hand, methods, store, tiny):
     """A plan that was made before another run finished its cells."""
     request, registry = Request(str(tiny), Setting.of("ez"), methods=["chance"]), Registry([methods])
     plans = [plan([request], registry, store) for _ in range(2)]
-    (first,) = execution.execute(plans[0], execution.Place(store))
+    (first,) = execution.execute(plans[0], execution.Target(store))
     written = store.record_path(first.cell).stat().st_ino
-    assert execution.execute(plans[1], execution.Place(store)) == [first]
+    assert execution.execute(plans[1], execution.Target(store)) == [first]
     assert store.record_path(first.cell).stat().st_ino == written
 
 

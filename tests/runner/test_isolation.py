@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from xmcbench.runner import isolation
-from xmcbench.runner.hidden import of_dataset
+from xmcbench.runner.isolation import paths_of_dataset
 
 CODE = """
 import json, os, sys
@@ -92,9 +92,9 @@ def test_files_that_are_named_as_parts_are_hidden_with_the_data(tmp_path):
         (tmp_path / name).touch()
     for name in ("test", "train"):
         (tmp_path / name).mkdir()
-    found = of_dataset(SimpleNamespace(sources=(tmp_path / "lbl.json.gz", tmp_path / "test")))
+    found = paths_of_dataset(SimpleNamespace(sources=(tmp_path / "lbl.json.gz", tmp_path / "test")))
     assert {*found} == {tmp_path / name for name in (*parts, "lbl.json.gz", "test")}
-    assert of_dataset(SimpleNamespace(sources=(tmp_path,))) == [tmp_path]
+    assert paths_of_dataset(SimpleNamespace(sources=(tmp_path,))) == [tmp_path]
 
 
 class Kernel:

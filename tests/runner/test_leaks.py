@@ -10,7 +10,7 @@ import pytest
 
 from xmcbench.contract import CheckRequest, check
 from xmcbench.records import Store
-from xmcbench.runner import hidden
+from xmcbench.runner import isolation
 from xmcbench.storage import shipped
 
 HISTORY = '''
@@ -110,7 +110,7 @@ def test_repositories_are_found_through_every_link(tmp_path):
     (tree / "inner" / ".git").write_text("gitdir: ../../one/.git/modules/inner\n")
     (tmp_path / ".hg").mkdir()
     (tmp_path / "link").symlink_to(tree / "inner")
-    found = {*hidden.with_histories([tmp_path / "link" / "data"])}
+    found = {*isolation.add_histories([tmp_path / "link" / "data"])}
     files = {tree / ".git", tree / "inner" / ".git"}
     folders = {worktree, submodule, one / ".git", one / ".git/objects", other / "objects", tmp_path / ".hg"}
     assert {path for path in found if Path(path).is_relative_to(tmp_path)} == {
@@ -120,8 +120,8 @@ def test_repositories_are_found_through_every_link(tmp_path):
 
 def test_a_file_of_another_kind_names_no_repository(tmp_path):
     (tmp_path / ".git").write_text("\n..\nobjects: /\n")
-    assert {*hidden.with_histories([tmp_path / "data"])} >= {str(tmp_path / ".git"), str(tmp_path / "data")}
-    assert str(tmp_path.parent) not in hidden.with_histories([tmp_path / "data"])
+    assert {*isolation.add_histories([tmp_path / "data"])} >= {str(tmp_path / ".git"), str(tmp_path / "data")}
+    assert str(tmp_path.parent) not in isolation.add_histories([tmp_path / "data"])
 
 
 def test_copies_of_what_comes_with_xmcbench_are_hidden(tmp_path, monkeypatch):
@@ -134,12 +134,14 @@ def test_copies_of_what_comes_with_xmcbench_are_hidden(tmp_path, monkeypatch):
     distribution = type("Distribution", (), {"read_text": lambda self, name: noted})
     monkeypatch.setattr(shipped.metadata, "distribution", lambda name: distribution())
     monkeypatch.setattr(shipped.sys, "prefix", str(tmp_path / "environment"))
-    found = {path for path in hidden.of_machine() if path.is_relative_to(tmp_path)}
+    found = {path for path in isolation.paths_of_machine() if path.is_relative_to(tmp_path)}
     hidden_names = ("datasets", "leaderboards/truth", "build", "dist", ".tox")
     assert found == {*(checkout / name for name in hidden_names), installed / "datasets"}
     for text in ("{}", "[", json.dumps({"url": "https://example.org/xmcbench", "vcs_info": {}})):
         noted = text
-        assert {path for path in hidden.of_machine() if path.is_relative_to(tmp_path)} == {installed / "datasets"}
+        assert {path for path in isolation.paths_of_machine() if path.is_relative_to(tmp_path)} == {
+            installed / "datasets"
+        }
 
 
 @pytest.mark.usefixtures("sealed")
@@ -155,7 +157,7 @@ from pathlib import Path
 from xmcbench.runner import isolation
 sys.prefix = {str(environment)!r}
 root, files = Path({str(tmp_path)!r}), []
-assert isolation.hide([root / ".tox", root / ".tox/tests/share/xmcbench/datasets"], isolation.needed_by_all())
+assert isolation.hide([root / ".tox", root / ".tox/tests/share/xmcbench/datasets"], isolation.needed_paths())
 for path in sorted(each for each in root.rglob("*") if each.is_file()):
     try:
         files.append(path.name + " " + path.read_text())

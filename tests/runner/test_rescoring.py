@@ -6,13 +6,13 @@ import pytest
 from xmcbench.errors import DataError, UsageError
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Standing, Store, as_json
+from xmcbench.runner.backoff import Backoff
 from xmcbench.runner.execution import execute
 from xmcbench.runner.grid import Grid, requests_of
-from xmcbench.runner.place import Place
 from xmcbench.runner.plan import plan
-from xmcbench.runner.rescoring import evaluations, is_outdated, up_to_date
 from xmcbench.runner.scorer import Scorer
-from xmcbench.runner.waiting import Waits
+from xmcbench.runner.scoring import evaluations, is_outdated, up_to_date
+from xmcbench.runner.target import Target
 from xmcbench.setting import Setting
 
 TODAY = Standing()
@@ -110,13 +110,13 @@ def test_a_cell_that_another_run_scores_again_is_not_trained_again(chance, outda
     assert claim.__enter__().held
     asked = []
 
-    def busy(waits, name):
+    def fail(backoff, name):
         asked.append(name)
         if len(asked) == 2:
             claim.__exit__(None, None, None)
 
-    monkeypatch.setattr(Waits, "busy", busy)
-    (found,) = execute(made, Place(store))
+    monkeypatch.setattr(Backoff, "fail", fail)
+    (found,) = execute(made, Target(store))
     assert found.measured.started == record.measured.started
     assert found.metrics["none"].values["P@1"] != 9
     assert store.find(record.cell) == found

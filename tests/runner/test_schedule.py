@@ -13,7 +13,7 @@ from xmcbench.plugins.registry import Registry
 from xmcbench.processes.supervisor import Ending
 from xmcbench.progress import Report
 from xmcbench.records import Store
-from xmcbench.runner import execution, opening, schedule, waiting
+from xmcbench.runner import backoff, execution, schedule, target
 from xmcbench.runner.estimate import pretraining_key
 from xmcbench.runner.execution import execute
 from xmcbench.runner.executors import local, process
@@ -21,9 +21,9 @@ from xmcbench.runner.executors.base import Ended, Needs, Room, Task
 from xmcbench.runner.executors.local import Capacity, Local
 from xmcbench.runner.grid import Grid, requests_of
 from xmcbench.runner.job import Outcome
-from xmcbench.runner.place import Place
 from xmcbench.runner.plan import plan
 from xmcbench.runner.schedule import capacity, jobs_of, needs_of
+from xmcbench.runner.target import Target
 from xmcbench.setting import Setting
 
 PLUGIN = """
@@ -107,9 +107,9 @@ def staged(tiny, registry, tmp_path, monkeypatch):
     def run(*grids, jobs=1, script=(), hosts=None, **more):
         stage = Stage()
         stage.script, stage.hosts = iter(script), hosts
-        monkeypatch.setattr(opening, "Local", lambda _: stage)
+        monkeypatch.setattr(target, "Local", lambda _: stage)
         made = plan(requests_of(grids), registry, Store(tmp_path / "runs"))
-        return stage, made.cells, execute(made, Place(Store(tmp_path / "runs"), jobs=jobs, **more))
+        return stage, made.cells, execute(made, Target(Store(tmp_path / "runs"), jobs=jobs, **more))
 
     return run
 
@@ -217,7 +217,7 @@ def test_a_part_with_other_parameters_is_not_waited_for(staged, tiny):
 
 def test_cells_that_wait_for_one_pretraining_ask_for_it_once(staged, tiny, tmp_path, monkeypatch):
     """Another run does it. A thousand cells would keep a shared folder busy."""
-    monkeypatch.setattr(waiting, "_LEAST_S", 1000.0)
+    monkeypatch.setattr(backoff, "_LEAST_S", 1000.0)
     asked, store = [], Store(tmp_path / "runs")
     claim_of = Store.pretraining_claim
     monkeypatch.setattr(Store, "pretraining_claim", lambda self, key: asked.append(key) or claim_of(self, key))
@@ -236,7 +236,7 @@ def test_cells_that_wait_for_one_pretraining_ask_for_it_once(staged, tiny, tmp_p
 
 def test_what_others_have_keeps_no_cell_from_running(staged, tiny, tmp_path, monkeypatch):
     """Nor does a long row of questions in vain keep a run from what it has to look after."""
-    monkeypatch.setattr(execution, "IN_VAIN", 2)
+    monkeypatch.setattr(execution, "MOST_FAILED", 2)
     store, seen = Store(tmp_path / "runs"), []
     grid = Grid([str(tiny)], [EZ], ["plain"], seeds=range(6))
     cells = plan(requests_of([grid]), Registry([tmp_path / "plugin.py"]), store).cells
@@ -247,7 +247,7 @@ def test_what_others_have_keeps_no_cell_from_running(staged, tiny, tmp_path, mon
         def look(stage):
             seen.append([task.job.seed for task in stage.started])
             if len(seen) == 3:
-                monkeypatch.setattr(waiting, "_LEAST_S", 0.0)
+                monkeypatch.setattr(backoff, "_LEAST_S", 0.0)
                 others.close()
             return []
 

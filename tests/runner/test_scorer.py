@@ -185,12 +185,12 @@ def test_an_answer_is_seen_where_many_files_are_open(monkeypatch):
     read, write = os.pipe()
     high = fcntl.fcntl(read, fcntl.F_DUPFD, HIGH)
     scorer = Scorer()
-    scorer.asked = True
+    scorer.is_busy = True
     monkeypatch.setattr(Scorer, "files", [high])
     try:
-        assert not scorer.answered
+        assert not scorer.has_answer
         os.write(write, b"{}")
-        assert scorer.answered
+        assert scorer.has_answer
     finally:
         for descriptor in (read, write, high):
             os.close(descriptor)

@@ -19,9 +19,9 @@ from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
 from xmcbench.runner import scorer
 from xmcbench.runner.execution import execute
-from xmcbench.runner.place import Place
 from xmcbench.runner.plan import plan
 from xmcbench.runner.rows import Request
+from xmcbench.runner.target import Target
 from xmcbench.setting import Setting, draw
 from xmcbench.storage.pairs import pairs_digest, read_pairs, write_pairs
 from xmcbench.topk import TopK
@@ -369,7 +369,7 @@ def test_a_cell_can_use_temporary_files_below_what_is_hidden(tiny, plugin, tmp_p
     )
     store = Store(tmp_path / "runs")
     planned = plan([Request(str(tiny), Setting.of("ez"), ["writes"])], Registry([path]), store)
-    (record,) = execute(planned, Place(store))
+    (record,) = execute(planned, Target(store))
     assert record.ok, record.reason
     name, read = record.notes["read"]
     assert read == "own"

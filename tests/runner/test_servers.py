@@ -8,10 +8,8 @@ import tempfile
 import pytest
 
 from xmcbench.processes import forkserver
-from xmcbench.runner import imports
 from xmcbench.runner.executors import servers
-from xmcbench.runner.executors.servers import Servers
-from xmcbench.runner.imports import before_a_fork, imports_of
+from xmcbench.runner.executors.servers import Servers, modules_to_import, modules_to_preload
 
 
 class Server:
@@ -102,24 +100,24 @@ def test_what_imports_leave_behind_goes_with_the_servers(tmp_path, monkeypatch):
 
 
 def test_what_a_method_needs_and_takes_long_is_imported_before():
-    always = imports_of([])
-    assert always == imports_of(["numpy", "bm25s"])
-    assert imports_of(["torch", "bm25s", "numba"]) == (*always, "numba", "torch")
-    found = imports_of(["torch", "transformers"])
+    always = modules_to_import([])
+    assert always == modules_to_import(["numpy", "bm25s"])
+    assert modules_to_import(["torch", "bm25s", "numba"]) == (*always, "numba", "torch")
+    found = modules_to_import(["torch", "transformers"])
     assert found[: len(always) + 1] == (*always, "torch")
     assert all(each.startswith("transformers.") for each in found[len(always) + 1 :])
 
 
 def test_what_looks_for_gpus_is_not_imported_before_a_fork_where_there_are_some():
-    found = imports_of(["torch", "transformers", "numba"])
-    assert before_a_fork(found, gpus=False) == found
-    assert before_a_fork(found, gpus=True) == (*imports_of([]), "numba")
+    found = modules_to_import(["torch", "transformers", "numba"])
+    assert modules_to_preload(found, has_gpu=False) == found
+    assert modules_to_preload(found, has_gpu=True) == (*modules_to_import([]), "numba")
 
 
 @pytest.mark.skipif(not forkserver.AVAILABLE, reason="processes are not forked on this system")
 def test_imports_before_a_fork_start_no_thread_that_does_not_know_forks():
     """jemalloc's, which pyarrow brings, does."""
-    modules = imports_of(imports._SLOW)
+    modules = modules_to_import(servers._SLOW)
     code = f"import importlib, os\nfor each in {modules}: importlib.import_module(each)\n"
     code += "print(*(open(f'/proc/self/task/{each}/comm').read().strip() for each in os.listdir('/proc/self/task')))"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -132,7 +130,7 @@ def test_a_cell_imports_before_its_method_is_fitted(run_here, plugin, tmp_path, 
     """What cannot be imported is left to the method."""
     (tmp_path / "slow_to_import.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(imports._SLOW, "numpy", ("no_such_module", "slow_to_import"))
+    monkeypatch.setitem(servers._SLOW, "numpy", ("no_such_module", "slow_to_import"))
     made = plugin("""
         import sys
         from xmcbench import Method

@@ -6,15 +6,15 @@ from xmcbench import UsageError
 from xmcbench.environment import Compute
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
-from xmcbench.runner import waiting
+from xmcbench.runner import backoff
 from xmcbench.runner.estimate import pretraining_key
 from xmcbench.runner.execution import execute
 from xmcbench.runner.executors.local import Local
 from xmcbench.runner.grid import Grid, requests_of
-from xmcbench.runner.place import Place
 from xmcbench.runner.plan import plan
 from xmcbench.runner.pretraining import pretrain
-from xmcbench.runner.shard import Shard
+from xmcbench.runner.schedule import Shard
+from xmcbench.runner.target import Target
 from xmcbench.setting import Setting
 from xmcbench.storage.locks import Heartbeat
 
@@ -109,21 +109,21 @@ def test_pretrainings_ahead_are_done_once_and_found(planned, store, at_hand, tmp
     seen = []
     made = planned(["learner"])
     found = pretrain(
-        made, Place(store), lambda cell, place, ended: seen.append((cell.cell.seed, place, ended and ended.ok))
+        made, Target(store), lambda cell, place, ended: seen.append((cell.cell.seed, place, ended and ended.ok))
     )
     assert seen == [(0, 0, None), (0, 0, True), (1, 1, None), (1, 1, True)]
     assert pretrained(tmp_path) == ["0", "1"]
     assert all(each.took_s > 0 for each in found)
     assert not [*(store.root / "records").rglob("*.json")]
-    assert all(each.ok for each in pretrain(made, Place(store)))
-    records = execute(made, Place(store))
+    assert all(each.ok for each in pretrain(made, Target(store)))
+    records = execute(made, Target(store))
     assert {record.status for record in records} == {"ok"}
     assert pretrained(tmp_path) == ["0", "1"]
     assert all(record.measured.reused_s > 0 for record in records)
 
 
 def test_a_pretraining_that_fails_says_why(planned, store, at_hand, tmp_path):
-    ok, failed = pretrain(planned(["learner", "failing"], seeds=[0]), Place(store))
+    ok, failed = pretrain(planned(["learner", "failing"], seeds=[0]), Target(store))
     assert (ok.ok, failed.ok) == (True, False)
     assert failed.reason == "ValueError: no luck"
     assert failed.log.exists()
@@ -142,8 +142,8 @@ def test_what_another_run_pretrains_is_waited_for_ahead_of_the_cells(planned, st
         if order == [("plain", None), ("plain", True)]:
             other.__exit__()
 
-    monkeypatch.setattr(waiting, "_LEAST_S", 0.01)
-    pretrain(made, Place(store), progress)
+    monkeypatch.setattr(backoff, "_LEAST_S", 0.01)
+    pretrain(made, Target(store), progress)
     assert order == [("plain", None), ("plain", True), ("learner", None), ("learner", True)]
     assert not [*store.root.rglob("*.claim")]
 
@@ -162,8 +162,8 @@ def test_what_another_run_pretrains_is_waited_for(planned, store, at_hand, monke
         if order == [("plain", None), ("plain", "ok")]:
             other.__exit__()
 
-    monkeypatch.setattr(waiting, "_LEAST_S", 0.01)
-    execute(made, Place(store), progress)
+    monkeypatch.setattr(backoff, "_LEAST_S", 0.01)
+    execute(made, Target(store), progress)
     assert [name for name, _ in order] == ["plain", "plain", "learner", "learner"]
     assert not [*store.root.rglob("*.claim")]
 
@@ -171,7 +171,7 @@ def test_what_another_run_pretrains_is_waited_for(planned, store, at_hand, monke
 def test_a_cell_that_was_lost_is_left_to_who_has_it(planned, store, at_hand, monkeypatch):
     """The process was stopped for long: another run took the cell over, and its record is taken."""
     made = planned(["learner"], seeds=[0], settings=[EZ])
-    (theirs,) = execute(made, Place(store, compute=Compute(threads=1)))
+    (theirs,) = execute(made, Target(store, compute=Compute(threads=1)))
     store.record_path(theirs.cell).unlink()
     claim, taken = store.claim(made.cells[0].cell), []
 
@@ -183,8 +183,8 @@ def test_a_cell_that_was_lost_is_left_to_who_has_it(planned, store, at_hand, mon
 
     monkeypatch.setattr(type(claim), "is_ours", is_ours)
     monkeypatch.setattr(Heartbeat, "start", lambda *_: None)  # it asks too, whenever its time comes
-    monkeypatch.setattr(waiting, "_LEAST_S", 0.01)
-    (record,) = execute(made, Place(store))
+    monkeypatch.setattr(backoff, "_LEAST_S", 0.01)
+    (record,) = execute(made, Target(store))
     assert record == taken[0]
 
 
@@ -194,7 +194,7 @@ def test_a_cell_that_was_lost_is_recorded_unless_somebody_else_did(
 ):
     """Whoever took the cell over has ended since, with a record or without."""
     made = planned(["learner"], seeds=[0], settings=[EZ])
-    (theirs,) = execute(made, Place(store, compute=Compute(threads=1)))
+    (theirs,) = execute(made, Target(store, compute=Compute(threads=1)))
     store.record_path(theirs.cell).unlink()
     claim, lost = store.claim(made.cells[0].cell), []
 
@@ -209,8 +209,8 @@ def test_a_cell_that_was_lost_is_recorded_unless_somebody_else_did(
     started = []
     monkeypatch.setattr(type(claim), "is_ours", is_ours)
     monkeypatch.setattr(Heartbeat, "start", lambda *_: None)
-    monkeypatch.setattr(waiting, "_LEAST_S", 0.01)
-    (record,) = execute(made, Place(store), lambda cell, place, ended: started.append(ended))
+    monkeypatch.setattr(backoff, "_LEAST_S", 0.01)
+    (record,) = execute(made, Target(store), lambda cell, place, ended: started.append(ended))
     assert (record.measured == theirs.measured) is recorded
     assert started.count(None) == 1, "the cell ran once"
 
@@ -223,5 +223,5 @@ def test_claims_are_given_back_when_pretraining_is_interrupted(planned, store, a
 
     monkeypatch.setattr(Local, "watch", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        pretrain(made, Place(store))
+        pretrain(made, Target(store))
     assert not [*store.root.rglob("*.claim")]

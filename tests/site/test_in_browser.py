@@ -12,7 +12,7 @@ from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.overall import read_list
 from xmcbench.leaderboard.pages import pages, read_remarks
 from xmcbench.records import Store
-from xmcbench.runner.rescoring import StoredScores
+from xmcbench.runner.scoring import StoredScores
 
 playwright = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_core_python.sync_playwright")

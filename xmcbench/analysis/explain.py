@@ -15,7 +15,7 @@ from xmcbench.comparison import Comparison
 from xmcbench.errors import UnknownName, UsageError
 from xmcbench.metrics import METRICS
 from xmcbench.metrics.slices import contrasts
-from xmcbench.runner.rescoring import evaluations
+from xmcbench.runner.scoring import evaluations
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

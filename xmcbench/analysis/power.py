@@ -19,7 +19,7 @@ from xmcbench.output.layout import laid_out
 from xmcbench.output.quantities import counted
 from xmcbench.records import Record, Store
 from xmcbench.records.selection import Conditions, Selected, choose, pair_records, places
-from xmcbench.runner.rescoring import evaluations
+from xmcbench.runner.scoring import evaluations
 from xmcbench.setting import Setting
 
 #: Seeds for which the instances that are needed are shown.

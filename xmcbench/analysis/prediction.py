@@ -18,10 +18,10 @@ from xmcbench.records.record import Cell, Record
 from xmcbench.records.selection import Conditions, choose_row
 from xmcbench.records.standing import HINT, Standing
 from xmcbench.records.store import Store
-from xmcbench.runner.fitting import predict_texts
-from xmcbench.runner.place import Place
 from xmcbench.runner.plan import plan, plan_again
+from xmcbench.runner.predict_texts import predict_texts
 from xmcbench.runner.rows import Request
+from xmcbench.runner.target import Target
 from xmcbench.setting import Setting
 from xmcbench.texts import Texts
 
@@ -132,7 +132,7 @@ def show_instance(
     return _show(record.name, record.cell, data, name, data.test.uids[row], data.test[row], lines, notes)
 
 
-def show_text(word: str, text: str, *, place: Place, registry: Registry, conditions: Conditions, k: int = 10) -> Shown:
+def show_text(word: str, text: str, *, place: Target, registry: Registry, conditions: Conditions, k: int = 10) -> Shown:
     """Show the predictions of a method for any text: a title, or title, TAB and content.
 
     word: a row of the runs folder, which is trained again with its parameters and seed; or NAME or NAME:PRESET of a

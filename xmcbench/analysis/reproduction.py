@@ -14,11 +14,11 @@ from xmcbench.metrics import paired
 from xmcbench.metrics.paired import holm
 from xmcbench.records import Record, Store
 from xmcbench.records.selection import Conditions, choose_row
-from xmcbench.runner.confirmation import LARGEST_CHANGE
+from xmcbench.runner.canaries.confirmation import LARGEST_CHANGE
 from xmcbench.runner.execution import execute
-from xmcbench.runner.place import Place
 from xmcbench.runner.plan import plan_again
-from xmcbench.runner.rescoring import evaluations
+from xmcbench.runner.scoring import evaluations
+from xmcbench.runner.target import Target
 
 if TYPE_CHECKING:
     from xmcbench.plugins.registry import Registry
@@ -113,7 +113,7 @@ class Reproduction:
         return text
 
 
-def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset: str | None = None) -> Reproduction:
+def reproduce(key: str, *, runs: Path, into: Target, registry: Registry, dataset: str | None = None) -> Reproduction:
     """Run the cell of a record again and compare. key: its first letters. into: the target of the new run.
 
     The cell is the same: dataset, setting, subset, parameters and seed. Parameters that the method has gained since

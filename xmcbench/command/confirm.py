@@ -75,13 +75,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _store(arguments: argparse.Namespace) -> int:
-    from xmcbench.runner.canaries import store, stored_file
-    from xmcbench.runner.canary_protocol import store_protocol
-    from xmcbench.runner.confirmation import PROTOCOL, PROTOCOL_NAMES
+    from xmcbench.runner.canaries.confirmation import PROTOCOL, PROTOCOL_NAMES
+    from xmcbench.runner.canaries.protocol import store_protocol
+    from xmcbench.runner.canaries.run import outcome_file, store
 
     names = arguments.store
     if set(names) & PROTOCOL_NAMES:
-        store_protocol(stored_file(PROTOCOL))
+        store_protocol(outcome_file(PROTOCOL))
         print("ranks and metrics: outcome stored")
     methods = [name for name in names if name not in PROTOCOL_NAMES]
     for method, outcomes in store(methods, arguments.jobs).items() if methods else ():
@@ -93,9 +93,9 @@ def _store(arguments: argparse.Namespace) -> int:
 
 
 def _canaries(arguments: argparse.Namespace) -> int:
-    from xmcbench.runner import confirmation
+    from xmcbench.runner.canaries import confirmation
 
-    changed = confirmation.changed_methods(request.registry(), arguments.runs)
+    changed = confirmation.find_changed(request.registry(), arguments.runs)
     asked = arguments.methods
     chosen = {name: source for name, source in changed.items() if asked == ["all"] or name in asked}
     if not chosen:
@@ -114,7 +114,7 @@ def _canaries(arguments: argparse.Namespace) -> int:
 def _full(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.records import Store
-    from xmcbench.runner import confirmation
+    from xmcbench.runner.canaries import confirmation
     from xmcbench.storage.temporary import scratch
 
     methods, limits = arguments.methods, request.limits(arguments)

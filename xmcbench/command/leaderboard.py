@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.leaderboard.overall import read_list
     from xmcbench.leaderboard.pages import pages, read_remarks
     from xmcbench.records import Store
-    from xmcbench.runner.rescoring import StoredScores
+    from xmcbench.runner.scoring import StoredScores
 
     if arguments.check and arguments.refresh:
         raise UsageError("--check changes nothing, and --refresh runs cells", "use one of them")
@@ -163,8 +163,8 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
     from xmcbench.environment import Compute
     from xmcbench.errors import XmcbenchError
     from xmcbench.runner.execution import execute
-    from xmcbench.runner.place import Place
     from xmcbench.runner.plan import plan_again
+    from xmcbench.runner.target import Target
 
     limits, failed = request.limits(arguments), 0
     datasets = request.places_by_name(arguments)
@@ -172,7 +172,7 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
         name = record.cell.dataset
         try:
             planned = plan_again(record, datasets.get(name, name), registry, store, refresh=True)
-            place = Place(store, limits, record.environment.compute or Compute())
+            place = Target(store, limits, record.environment.compute or Compute())
             with Display(planned, store) as display:
                 (made,) = execute(planned, place, display.progress, watch=display.watch)
             problem = "" if made.ok else f"{made.status}: {made.reason}"
@@ -194,8 +194,8 @@ def _with_current_figures(
     """
     from xmcbench.data.catalog import known_datasets, load_dataset
     from xmcbench.errors import StorageError
-    from xmcbench.runner.rescoring import can_rank_again, is_outdated, up_to_date
     from xmcbench.runner.scorer import Scorer
+    from xmcbench.runner.scoring import can_rank_again, is_outdated, up_to_date
 
     cards = {dataset.name: dataset.card for dataset in known_datasets() if dataset.card}
     cards |= {name: load_dataset(place).card for name, place in places.items()}

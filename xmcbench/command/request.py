@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from xmcbench.experiment import Options
     from xmcbench.plugins.registry import Registry
     from xmcbench.records.selection import Conditions
-    from xmcbench.runner.place import Limits, Place
+    from xmcbench.runner.target import Limits, Target
     from xmcbench.setting import Setting
 
 
@@ -49,7 +49,7 @@ def options(arguments: argparse.Namespace) -> Options:
 
 def limits(arguments: argparse.Namespace) -> Limits:
     """Return the limits of a cell. Raises UsageError."""
-    from xmcbench.runner.place import Limits
+    from xmcbench.runner.target import Limits
 
     return Limits(arguments.time_limit, arguments.memory_limit)
 
@@ -61,12 +61,12 @@ def compute(arguments: argparse.Namespace) -> Compute:
     return Compute(arguments.device, arguments.processes)
 
 
-def target(arguments: argparse.Namespace, runs: Path) -> Place:
+def target(arguments: argparse.Namespace, runs: Path) -> Target:
     """Return where a command runs a single cell. runs: the folder of its result. Raises UsageError."""
     from xmcbench.records import Store
-    from xmcbench.runner.place import Place
+    from xmcbench.runner.target import Target
 
-    return Place(Store(runs), limits(arguments), compute(arguments))
+    return Target(Store(runs), limits(arguments), compute(arguments))
 
 
 def conditions(arguments: argparse.Namespace) -> Conditions:

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.choice import check_choosable, choices
     from xmcbench.command import report
     from xmcbench.experiment import plan_run
-    from xmcbench.runner.shard import Shard
+    from xmcbench.runner.schedule import Shard
 
     options = request.options(arguments)
     if arguments.best is not None and arguments.shard is not None:

@@ -1,4 +1,4 @@
-"""The audit of a submitted record: whether it follows from its predictions, and is named correctly.
+"""The audit of a submitted record: its figures, its facts and its name.
 
 Times, memory and hardware cannot be checked.
 """
@@ -40,12 +40,12 @@ def audit(record: Record, store: Store, dataset: Dataset, source: str, registry:
         raise StorageError(f"it is of metric protocol {record.protocol.version}, not {protocol.VERSION}")
     _check_method(record, registry)
     said = as_json(record)
-    place = store.relative(store.predictions_path(cell))
-    if said["predictions"]["file"] != place:
-        raise StorageError(f"its predictions are {said['predictions']['file']}, and should be {place}")
-    if not (store.root / place).is_file():
+    file = store.relative(store.predictions_path(cell))
+    if said["predictions"]["file"] != file:
+        raise StorageError(f"its predictions are {said['predictions']['file']}, and should be {file}")
+    if not (store.root / file).is_file():
         raise StorageError(
-            f"its predictions {store.root / place} are missing", "they are needed to score the record again"
+            f"its predictions {store.root / file} are missing", "they are needed to score the record again"
         )
     subset = draw(dataset.train_pattern(), cell.setting, cell.seed) if cell.setting.kind != "ez" else None
     if cell.subset_sha256 != (subset.digest if subset else None):
@@ -68,17 +68,13 @@ def audit(record: Record, store: Store, dataset: Dataset, source: str, registry:
 
 
 def _check_method(record: Record, registry: Registry) -> None:
-    """A method that is known here is called what its parameters make of it."""
+    """Check the names and facts of a method that is known here."""
     name, said = record.cell.method, record.method
     known = {entry.name: entry for entry in registry}
     if name not in known:
         return
     method = known[name].usable()
-    follows = {
-        "title": known[name].title,
-        "supervision": method.supervision,
-        "deterministic": method.deterministic,
-    }
+    follows = {"title": known[name].title, "supervision": method.supervision, "deterministic": method.deterministic}
     for field, value in follows.items():
         if getattr(said, field) != value:
             raise StorageError(f"its method's {field} is {getattr(said, field)!r}, and that of {name} is {value!r}")

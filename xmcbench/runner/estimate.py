@@ -1,4 +1,4 @@
-"""What a plan will take, by what similar cells took, and what its cells share."""
+"""The estimated cost of a plan, from the cost of similar cells, and the work that its cells share."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ class SharedWork:
 
 @dataclass(frozen=True)
 class Estimate:
-    """last: key of a cell -> the record by which its cost is estimated.
+    """The estimated cost of a plan.
 
-    total_s: seconds of the cells to run, one after the other. unmeasured: how many of them nothing is known about.
+    last: key of a cell -> the record by which its cost is estimated. total_s: seconds of the cells to run, one after
+    the other. unmeasured: cells without an estimate.
     """
 
     last: dict[str, Record]
@@ -37,54 +38,53 @@ class Estimate:
 
     @classmethod
     def of(cls, plan: Plan, store: Store) -> Estimate:
-        """The estimate for a plan. Raises StorageError for a runs folder that cannot be read."""
+        """Estimate the cost of a plan. Raises StorageError for a runs folder that cannot be read."""
         last = similar_records(plan.cells, store)
-        waiting = [each for each in plan.cells if each.state == "to run"]
-        measured = [last[each.cell.key].measured.total_s for each in waiting if each.cell.key in last]
+        waiting = [cell for cell in plan.cells if cell.state == "to run"]
+        measured = [last[cell.cell.key].measured.total_s for cell in waiting if cell.cell.key in last]
         return cls(last, shared_work(waiting), sum(measured), len(waiting) - len(measured))
 
 
 def similar_records(cells: Iterable[PlannedCell], store: Store) -> dict[str, Record]:
-    """Key of a cell -> its own result, or the last one of the same method and dataset.
+    """Return key of a cell -> its own result, or the most similar result of the same method and dataset.
 
-    One with the same parameters counts more than one with others, and then one in the same setting.
+    Equal parameters count more than an equal setting, and then the latest counts.
     """
-    found = {each.cell.key: each.record for each in cells if each.record is not None and each.record.finished}
-    others = [each.cell for each in cells if each.cell.key not in found]
-    if not others:
-        return found
-    done: dict[tuple[str, str], list[Record]] = {}
-    for record in store.records():
+    cells = list(cells)
+    found = {cell.cell.key: cell.record for cell in cells if cell.record is not None and cell.record.finished}
+    missing = [planned.cell for planned in cells if planned.cell.key not in found]
+    finished: dict[tuple[str, str], list[Record]] = {}
+    for record in store.records() if missing else ():
         if record.finished:
-            done.setdefault((record.cell.dataset_sha256, record.cell.method), []).append(record)
-    for cell in others:
-        if candidates := done.get((cell.dataset_sha256, cell.method)):
-            found[cell.key] = max(candidates, key=lambda record: _likeness(record, cell))
+            finished.setdefault((record.cell.dataset_sha256, record.cell.method), []).append(record)
+    for cell in missing:
+
+        def likeness(record: Record, cell: Cell = cell) -> tuple[bool, bool, str]:
+            same = record.cell.parameters == cell.parameters
+            return same, record.cell.setting == cell.setting, record.measured.started
+
+        if candidates := finished.get((cell.dataset_sha256, cell.method)):
+            found[cell.key] = max(candidates, key=likeness)
     return found
 
 
-def _likeness(record: Record, cell: Cell) -> tuple[bool, bool, str]:
-    same = record.cell.parameters == cell.parameters
-    return same, record.cell.setting == cell.setting, record.measured.started
-
-
 def shared_work(cells: Iterable[PlannedCell]) -> list[SharedWork]:
-    """The pre-trainings that more than one of the cells need."""
+    """Return the pre-trainings that more than one of the cells need."""
     groups: dict[str, list[PlannedCell]] = {}
-    for each in cells:
-        if key := pretraining_key(each):
-            groups.setdefault(key, []).append(each)
+    for cell in cells:
+        if key := pretraining_key(cell):
+            groups.setdefault(key, []).append(cell)
     return [
-        SharedWork(group[0].name, group[0].cell.dataset, group[0].cell.seed, tuple(each.cell.key for each in group))
+        SharedWork(group[0].name, group[0].cell.dataset, group[0].cell.seed, tuple(cell.cell.key for cell in group))
         for group in groups.values()
         if len(group) > 1
     ]
 
 
 def pretraining_key(planned: PlannedCell) -> str:
-    """What names the pre-training of a cell; empty where its method has none.
+    """Return the name of the pre-training of a cell; empty if its method has none.
 
-    It is that of the artifact without the code, which is one for all cells of a plan.
+    It is the key of the artifact without the source, which is the same for all cells of a plan.
     """
     cell, dataset = planned.cell, planned.dataset
     if not planned.row.method.pretrains:

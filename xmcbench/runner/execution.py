@@ -17,28 +17,27 @@ from xmcbench.errors import XmcbenchError
 from xmcbench.progress import Report
 from xmcbench.records import Record, Store
 from xmcbench.records.record import Status
+from xmcbench.runner.backoff import MOST_FAILED, Backoff
+from xmcbench.runner.cleanup import sweep
 from xmcbench.runner.estimate import pretraining_key, similar_records
-from xmcbench.runner.executors.base import Ended, Executor, Machine, Needs
+from xmcbench.runner.executors.base import IDLE_S, POLL_S, Ended, Executor, Machine, Needs, is_pretrained
 from xmcbench.runner.job import Outcome
-from xmcbench.runner.leftovers import sweep
-from xmcbench.runner.opening import opened
-from xmcbench.runner.place import Place
 from xmcbench.runner.plan import Plan, PlannedCell
-from xmcbench.runner.recording import measured_of, record_of, status_of
-from xmcbench.runner.rescoring import up_to_date
-from xmcbench.runner.schedule import needs_of, pretrained, waits_for_parts
+from xmcbench.runner.recording import measure, record_of, status_of
+from xmcbench.runner.schedule import needs_of, waits_for_parts
 from xmcbench.runner.scorer import Scored, Scorer
+from xmcbench.runner.scoring import up_to_date
+from xmcbench.runner.target import Target, open_executor
 from xmcbench.runner.tasks import cell_task, depth
-from xmcbench.runner.waiting import IN_VAIN, Waits
 from xmcbench.storage.locks import Claim
 
-#: Seconds between two looks at what runs, at what other runs have where nothing does, and two calls of ``Watch``.
-_LOOK_S, _IDLE_S, _WATCH_S = 0.05, 0.5, 0.25
+#: Seconds between two calls of ``Watch``.
+_WATCH_S = 0.25
 
 
 @dataclass(frozen=True)
 class Underway:
-    """A cell that runs: the cell, its position, the seconds since its start, how far it is."""
+    """A running cell: the cell, its position, the seconds since its start, its latest progress report."""
 
     planned: PlannedCell
     position: int
@@ -53,23 +52,19 @@ Watch = Callable[[Sequence[Underway]], None]
 
 
 def execute(
-    plan: Plan,
-    place: Place,
-    progress: Progress = lambda *_: None,
-    force: bool = False,
-    watch: Watch = lambda _: None,
+    plan: Plan, target: Target, progress: Progress = lambda *_: None, force: bool = False, watch: Watch = lambda _: None
 ) -> list[Record]:
-    """The record of every cell of the plan, in order; cells that already have one are not run.
+    """Run the cells of a plan that have no record yet; return the record of every cell, in order.
 
-    A cell that fails, hangs or runs out of memory becomes a record that says so, and the others go on. A finished cell
-    whose figures are from other metrics or propensities is scored again from its stored ranks. When two runs share a
-    folder, a cell that the other one is running is left to it. Raises StorageError when a record cannot be written or
-    ranks have vanished since the plan was made, and what ``opened`` raises; on Ctrl-C the finished records stay.
+    A cell that fails, hangs or runs out of memory gets a record with the reason, and the other cells run on. A finished
+    cell with figures from other metrics or propensities is scored again from its stored ranks. A cell that another run
+    on the same folder is running is left to it. Raises StorageError if a record cannot be written or ranks have
+    vanished since the plan was made, and as ``open_executor`` does; on Ctrl-C the finished records stay.
     """
-    sweep(place.store)
-    with Scorer() as scorer, closing(_Run(plan, place, scorer, force)) as run:
-        if waiting := run.finished():
-            with opened(place, waiting) as (executor, jobs):
+    sweep(target.store)
+    with Scorer() as scorer, closing(_Run(plan, target, scorer, force)) as run:
+        if waiting := run.take_finished():
+            with open_executor(target, waiting) as (executor, jobs):
                 run.run(executor, jobs, progress, watch)
     return [run.records[position] for position in sorted(run.records)]
 
@@ -77,8 +72,7 @@ def execute(
 class _Cell:
     """A cell that runs, or is scored.
 
-    claim: the claim on the cell. files: released when the record is written. leading: released when its pre-training is
-    done.
+    files: released when the record is written. leading: released when its pre-training is done.
     """
 
     def __init__(
@@ -94,40 +88,40 @@ class _Cell:
 
 
 class _Run:
-    """The cells of a plan on their way to records, which are by position."""
+    """The cells of a plan on their way to records. records: by position."""
 
-    def __init__(self, plan: Plan, place: Place, scorer: Scorer, force: bool) -> None:
-        self._plan, self._place, self._scorer, self._force = plan, place, scorer, force
+    def __init__(self, plan: Plan, target: Target, scorer: Scorer, force: bool) -> None:
+        self._plan, self._target, self._scorer, self._force = plan, target, scorer, force
         self.records: dict[int, Record] = {}
         self._waiting: dict[int, PlannedCell] = {}
-        self._others = Waits()
+        self._backoff = Backoff()
         self._cells: dict[str, _Cell] = {}
         self._unscored: deque[_Cell] = deque()
-        # Key of a cell -> that of its pre-training; those pre-trainings that are done.
+        # Key of a cell -> key of its pre-training; the keys of finished pre-trainings.
         self._pretraining: dict[str, str] = {}
         self._pretrained: set[str] = set()
 
     def close(self) -> None:
-        """Let go of the cells that have no record yet."""
+        """Release the cells that have no record yet."""
         for cell in self._cells.values():
             cell.leading.close()
             cell.files.close()
 
-    def finished(self) -> list[PlannedCell]:
-        """Take the cells that have a record; returns the others."""
+    def take_finished(self) -> list[PlannedCell]:
+        """Take the cells that have a record; return the other cells."""
         for position, planned in enumerate(self._plan.cells):
-            found = self._found(planned)
+            found = self._load(planned)
             if found is None:
                 self._waiting[position] = planned
             else:
                 self.records[position] = found
         return [*self._waiting.values()]
 
-    def _found(self, planned: PlannedCell) -> Record | None:
-        """The record of a cell that needs no run, with current figures; None where another run has the cell."""
+    def _load(self, planned: PlannedCell) -> Record | None:
+        """Return the record of a finished cell, with current figures; None if another run holds the cell."""
         if planned.state == "to run" or planned.record is None:
             return None
-        dataset, store = planned.dataset, self._place.store
+        dataset, store = planned.dataset, self._target.store
         return up_to_date(
             planned.record,
             planned.loaded_by,
@@ -139,131 +133,130 @@ class _Run:
         )
 
     def run(self, executor: Executor, jobs: int, progress: Progress, watch: Watch) -> None:
-        """Run the others, so many at once."""
-        # One after the other, nothing has to be known of them.
-        last = similar_records(self._waiting.values(), self._place.store) if jobs > 1 else {}
-        compute = self._place.compute
+        """Run the other cells. jobs: cells at a time."""
+        # One after the other, cells run without an estimate.
+        last = similar_records(self._waiting.values(), self._target.store) if jobs > 1 else {}
+        compute = self._target.compute
         needs = {
-            each.cell.key: needs_of(each, jobs, compute, last.get(each.cell.key), executor.room)
-            for each in self._waiting.values()
+            planned.cell.key: needs_of(planned, jobs, compute, last.get(planned.cell.key), executor.room)
+            for planned in self._waiting.values()
         }
-        self._pretraining = {each.cell.key: pretraining_key(each) for each in self._waiting.values()}
+        self._pretraining = {planned.cell.key: pretraining_key(planned) for planned in self._waiting.values()}
         watched_at = 0.0
         while self._waiting or self._cells:
             self._start(executor, jobs, needs, progress)
-            for ended in executor.watch(_LOOK_S if self._cells else _IDLE_S, self._scorer.files):
+            for ended in executor.watch(POLL_S if self._cells else IDLE_S, self._scorer.files):
                 self._end(self._cells[ended.task.key], ended, progress)
             self._score(progress)
             if time.monotonic() - watched_at >= _WATCH_S:
                 for key, cell in self._cells.items():
-                    if not cell.ended and self._pretraining[key] and pretrained(executor.report(key)):
-                        self._is_pretrained(cell)
+                    if not cell.ended and self._pretraining[key] and is_pretrained(executor.report(key)):
+                        self._finish_pretraining(cell)
                 self._count_neighbors(executor)
-                watch([self._underway(each, executor) for each in self._cells.values()])
+                watch([self._describe(cell, executor) for cell in self._cells.values()])
                 watched_at = time.monotonic()
 
-    def _underway(self, cell: _Cell, executor: Executor) -> Underway:
+    def _describe(self, cell: _Cell, executor: Executor) -> Underway:
         report = Report("score") if cell.ended else executor.report(cell.planned.cell.key)
         return Underway(cell.planned, cell.position, time.perf_counter() - cell.begin, report)
 
     def _start(self, executor: Executor, jobs: int, needs: dict[str, Needs], progress: Progress) -> None:
         """Start every cell that can start now."""
-        in_vain = 0
+        failed = 0
         for position, planned in list(self._waiting.items()):
-            if len(self._cells) >= jobs or in_vain == IN_VAIN:
+            if len(self._cells) >= jobs or failed == MOST_FAILED:
                 return
             key = planned.cell.key
             shared = self._pretraining[key]
-            if not self._others.due(key) or not self._others.due(shared):
+            if not self._backoff.is_due(key) or not self._backoff.is_due(shared):
                 continue
             if self._waits(planned, executor) or not executor.fits(needs[key]):
                 continue
-            if planned.state != "to run" and (there := self._place.store.sound(planned.cell)) is not None:
-                # Another run had it when this one began, maybe only to compute its figures again.
-                if (found := self._found(replace(planned, record=there))) is None:
-                    self._others.busy(key)
-                    in_vain += 1
+            if planned.state != "to run" and (there := self._target.store.sound(planned.cell)) is not None:
+                # Another run held it when this one began, maybe only to compute its figures again.
+                if (found := self._load(replace(planned, record=there))) is None:
+                    self._backoff.fail(key)
+                    failed += 1
                     continue
-                self._others.free(key)
+                self._backoff.succeed(key)
                 del self._waiting[position]
                 self.records[position] = found
                 progress(planned, position, found)
                 continue
             with ExitStack() as files, ExitStack() as leading:
-                claim = files.enter_context(self._place.store.claim(planned.cell))
+                claim = files.enter_context(self._target.store.claim(planned.cell))
                 if not claim.held or not self._leads(planned, leading):
-                    # Cells that share a pre-training that another run does wait for it together.
-                    self._others.busy(shared if claim.held else key)
-                    in_vain += 1
+                    # Cells that share a pre-training of another run wait for it together.
+                    self._backoff.fail(shared if claim.held else key)
+                    failed += 1
                     continue
-                self._others.free(key)
-                self._others.free(shared)
+                self._backoff.succeed(key)
+                self._backoff.succeed(shared)
                 del self._waiting[position]
                 # Another run may have finished it since the plan was made.
-                made = self._place.store.sound(planned.cell)
+                made = self._target.store.sound(planned.cell)
                 if made is not None and made.finished and made != planned.record and not self._force:
                     self.records[position] = made
                     progress(planned, position, made)
                     continue
-                compute = msgspec.structs.replace(self._place.compute, threads=needs[key].threads)
-                staged = files.enter_context(self._place.store.staging())
+                compute = msgspec.structs.replace(self._target.compute, threads=needs[key].threads)
+                staged = files.enter_context(self._target.store.staging())
                 cell = _Cell(planned, position, compute, staged, claim, files)
                 progress(planned, position, None)
-                task = cell_task(planned, self._place, needs[key], staged, cell.files)
-                executor.submit(replace(task, shares=shared))
+                executor.submit(cell_task(planned, self._target, needs[key], staged, cell.files))
                 cell.files, cell.leading = files.pop_all(), leading.pop_all()
                 self._cells[key] = cell
                 self._count_neighbors(executor)
 
     def _leads(self, planned: PlannedCell, leading: ExitStack) -> bool:
-        """Whether a cell may do its pre-training, which nobody else does now, or finds it done."""
+        """Return whether a cell may run its pre-training, which no other cell runs now, or finds it finished."""
         shared = self._pretraining[planned.cell.key]
         if not shared or shared in self._pretrained:
             return True
-        return leading.enter_context(self._place.store.pretraining_claim(shared)).held
+        return leading.enter_context(self._target.store.pretraining_claim(shared)).held
 
     def _waits(self, planned: PlannedCell, executor: Executor) -> bool:
-        """Whether a cell waits for a pre-training that it shares, or for the ranking of a part of it."""
+        """Return whether a cell waits for a shared pre-training, or for the ranking of a part."""
         shared = self._pretraining[planned.cell.key]
         if shared and shared not in self._pretrained:
             for key, cell in self._cells.items():
                 if self._pretraining[key] == shared and not cell.ended:
-                    if not pretrained(executor.report(key)):
+                    if not is_pretrained(executor.report(key)):
                         return True
-                    self._is_pretrained(cell)
+                    self._finish_pretraining(cell)
                     break
         running = (cell.planned for cell in self._cells.values())
         return waits_for_parts(planned, chain(running, self._waiting.values()))
 
-    def _is_pretrained(self, cell: _Cell) -> None:
-        """The pre-training of a cell is done: others need not wait any longer."""
+    def _finish_pretraining(self, cell: _Cell) -> None:
+        """Record that the pre-training of a cell is finished, so that no other cell waits for it."""
         cell.leading.close()
         self._pretrained.add(self._pretraining[cell.planned.cell.key])
 
     def _count_neighbors(self, executor: Executor) -> None:
-        running = [(each, executor.host(key)) for key, each in self._cells.items() if not each.ended]
+        running = [(cell, executor.host(key)) for key, cell in self._cells.items() if not cell.ended]
         hosts = Counter(host for _, host in running)
-        for each, host in running:
+        for cell, host in running:
             if host is not None:
-                each.neighbors = max(each.neighbors, hosts[host] - 1)
+                cell.neighbors = max(cell.neighbors, hosts[host] - 1)
 
     def _end(self, cell: _Cell, ended: Ended, progress: Progress) -> None:
-        """The process of a cell has ended."""
+        """Take a cell whose process has ended."""
         cell.ended = ended
         cell.leading.close()
-        status, reason = status_of(ended.outcome, ended.ending, self._place.limits.time_s)
+        status, reason = status_of(ended.outcome, ended.ending, self._target.limits.time_s)
         if status == "ok":
             self._unscored.append(cell)
         else:
             self._record(cell, status, reason, None, progress)
 
     def _score(self, progress: Progress) -> None:
-        """Take the answer of the scorer if there is one, and hand it the next cell."""
+        """Take the answer of the scorer if there is one, and send it the next cell."""
         while self._unscored:
             cell = self._unscored[0]
-            if not self._scorer.asked:
+            if not self._scorer.is_busy:
                 self._scorer.begin(cell.planned.cell, cell.staged.root, cell.planned.loaded_by, depth(cell.planned))
-            if not self._scorer.answered:
+            if not self._scorer.has_answer:
                 return
             self._unscored.popleft()
             try:
@@ -276,17 +269,17 @@ class _Run:
 
     def _record(self, cell: _Cell, status: Status, reason: str, scored: Scored | None, progress: Progress) -> None:
         assert cell.ended is not None
-        planned, store = cell.planned, self._place.store
+        planned, store = cell.planned, self._target.store
         outcome = cell.ended.outcome or Outcome(status="failed")
         total_s = time.perf_counter() - cell.begin
-        measured = measured_of(
+        measured = measure(
             planned, outcome, cell.ended.ending, scored is not None, cell.started, total_s, cell.neighbors
         )
         log = store.relative(store.log_path(planned.cell))
         machine = cell.ended.machine or Machine.this()
         record = record_of(planned, cell.compute, machine, status, reason, outcome, scored, measured, log)
         del self._cells[planned.cell.key]
-        if not cell.claim.is_ours():  # this process was stopped for so long that another one could take the cell over
+        if not cell.claim.is_ours():  # this process was stopped for so long that another one took the cell over
             again = cell.files.enter_context(store.claim(planned.cell))
             if not again.held or store.sound(planned.cell) != planned.record:
                 cell.files.close()

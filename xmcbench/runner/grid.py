@@ -1,7 +1,7 @@
-"""Grids: requests of many cells, and what a curve and an ablation add to one.
+"""Grids of cells, curves and ablations, as requests.
 
-A grid is a product of datasets, settings, methods, values of parameters, and seeds. Cells that are not a full
-product are several grids, planned together: ``runner.plan`` plans each cell once.
+A grid is a product of datasets, settings, methods, values of parameters, and seeds. Several grids may be planned
+together; ``runner.plan`` plans each cell once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Grid:
     """Every method on every dataset in every setting, with every seed.
 
-    overrides: method -> parameter -> value, or a list of values: a row each. The rest is as in ``Request``.
+    overrides: method -> parameter -> value, or a list of values with a row for each. The rest is as in ``Request``.
     """
 
     datasets: Sequence[str]
@@ -35,7 +35,7 @@ class Grid:
     complete: bool = False
 
     def requests(self) -> list[Request]:
-        """One request for each dataset and setting, dataset by dataset."""
+        """Return a request for each dataset and setting, dataset by dataset."""
         return [
             Request(
                 dataset, setting, tuple(self.methods), self.preset, self.overrides, tuple(self.seeds), self.complete
@@ -46,7 +46,7 @@ class Grid:
 
 
 def requests_of(grids: Sequence[Grid]) -> list[Request]:
-    """The requests of several grids, in order."""
+    """Return the requests of several grids, in order."""
     return [request for grid in grids for request in grid.requests()]
 
 
@@ -58,43 +58,36 @@ def _supervision(registry: Registry, name: str) -> str:
 
 
 def curve_grids(grid: Grid, registry: Registry) -> list[Grid]:
-    """A grid of settings with ever more known pairs, as a curve runs it.
+    """Return the grids of a curve, from a grid of settings with ever more known pairs.
 
-    Methods that never look at pairs run once, in the zero-shot setting with the first seed; those that need pairs do
-    not run there. Raises UsageError where nothing is left.
+    Methods that never look at pairs run once, in the zero-shot setting with the first seed; methods that need pairs do
+    not run there. Raises UsageError if no method is left.
     """
     if not grid.methods or "all" in grid.methods:
         raise UsageError("a curve needs the names of its methods", "--methods tfidf,xr-linear")
     supervision = {name: _supervision(registry, name) for name in grid.methods}
     zero = Setting.of("ez")
     with_pairs = [setting for setting in grid.settings if setting != zero]
-    found = [
-        replace(grid, methods=_of(supervision, "unused"), settings=[zero], seeds=grid.seeds[:1]),
-        # One setting after the other, for methods that run in all of them and those that do not.
-        *(
-            replace(
-                grid,
-                methods=_of(supervision, "optional", *([] if setting == zero else ["required"])),
-                settings=[setting],
-            )
-            for setting in ([zero] if zero in grid.settings else []) + with_pairs
-        ),
-    ]
-    if not any(each.methods for each in found):
+    grids = [replace(grid, methods=_select(supervision, "unused"), settings=[zero], seeds=grid.seeds[:1])]
+    for setting in ([zero] if zero in grid.settings else []) + with_pairs:
+        methods = _select(supervision, "optional", *([] if setting == zero else ["required"]))
+        grids.append(replace(grid, methods=methods, settings=[setting]))
+    found = [selected for selected in grids if selected.methods]
+    if not found:
         raise UsageError(
             f"{', '.join(grid.methods)} cannot run at these shares", "at 0 there are no pairs to learn from"
         )
-    return [each for each in found if each.methods]
+    return found
 
 
-def _of(supervision: Mapping[str, str], *kinds: str) -> tuple[str, ...]:
+def _select(supervision: Mapping[str, str], *kinds: str) -> tuple[str, ...]:
     return tuple(name for name, kind in supervision.items() if kind in kinds)
 
 
 def ablation_rows(grid: Grid, registry: Registry) -> list[tuple[str, Request]]:
-    """The requests of the ablation of the grid's only method, each with the name of its row.
+    """Return the requests of the ablation of the grid's only method, each with the name of its row.
 
-    The parameters of a row go with those of the grid, which may not name them. Raises UsageError.
+    The grid may set other parameters than the rows. Raises UsageError.
     """
     (method,) = grid.methods
     name = method.partition(":")[0]

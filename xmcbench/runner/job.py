@@ -1,9 +1,13 @@
-"""The input and the output of a cell's process."""
+"""The input and the output of a cell's process, and the names of the trainings in its input.
+
+A training is a method with its parameters on the texts and pairs of a cell. Artifacts made with pairs are kept by it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -11,7 +15,12 @@ from msgspec import Struct
 from xmcbench.environment import Compute
 from xmcbench.errors import StorageError
 from xmcbench.storage.atomic import write_json
+from xmcbench.storage.canonical import canonical_json, sha256_json
 from xmcbench.storage.reading import read_bytes
+
+if TYPE_CHECKING:
+    from xmcbench.plugins.description import Description
+    from xmcbench.records import Cell
 
 
 class TextFile(Struct, frozen=True):
@@ -26,15 +35,14 @@ class Job(Struct, frozen=True, kw_only=True):
 
     train, labels, test: texts, and nothing else of the dataset. pairs, pairs_sha256: the file of the pairs that the
     method may see and the digest of its content; None in the zero-shot setting. k: predictions per test instance.
-    source_sha256: of the source that the method had when the run was planned. parameters: those of the cell, with the
-    content of files; names: the files, folders, and models themselves, by parameter. plugins: the files of the method,
-    and of those that it uses, where these are not installed. compute: where the method computes. only: ``pretrain``
-    where that is all to be done. artifacts: the folder of the artifacts that cells share. trainings: name -> folder of
-    the cell's own training and those of its parts, which no other cell can read. hidden: files and folders that hold
-    pairs, figures or results of others, which the kernel hides from the method if it can. wanted: the folder in which
-    the process asks for artifacts, where the process that started it may put them; empty if none does. imports: modules
-    to be imported before anything is measured; one that cannot be is left to the method. single_use: whether nobody
-    else asks about the test texts, so that nothing that is made of them is kept. environment: variables with secrets
+    source_sha256: of the source that the method had when the run was planned. parameters: of the cell, with the content
+    of files; names: the files, folders, and models themselves, by parameter. plugins: the files of the method and its
+    parts, if not installed. only: ``pretrain`` if the process does nothing else. artifacts: the folder of the artifacts
+    that cells share. trainings: name -> folder of the cell's own training and those of its parts, which no other cell
+    can read. hidden: files and folders with pairs, figures or results of other cells, which the kernel hides from the
+    method if it can. wanted: the folder in which the process requests artifacts; empty if no process supplies them.
+    imports: modules to be imported before anything is measured; import errors are left to the method. single_use:
+    whether no other cell has the test texts, so that no artifact of them is kept. environment: variables with secrets
     that the process gets.
     """
 
@@ -68,12 +76,12 @@ class Job(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, path: Path) -> Job:
-        """A job from its file."""
+        """Read a job from its file."""
         return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """The outcome of a job: why there is no result; or seconds by phase and what else only the process knows."""
+    """The outcome of a job: the reason for a missing result, or measurements of the process."""
 
     status: Literal["ok", "failed", "skipped"]
     reason: str = ""
@@ -99,3 +107,24 @@ class Outcome(Struct, frozen=True, kw_only=True):
             return msgspec.json.decode(read_bytes(path), type=cls)
         except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
             raise StorageError(f"the outcome of the cell cannot be read: {error}") from error
+
+
+def training_name(method: str, parameters: Mapping[str, object]) -> str:
+    """Return the name of a training within a cell."""
+    return canonical_json([method, parameters])
+
+
+def training_key(cell: Cell, method: str, parameters: Mapping[str, object], description: Description) -> str:
+    """Return the key of the training of a method, the cell's own or a part of it.
+
+    It is the same in all cells for which the training is the same: those of other seeds if the method does not depend
+    on the seed, and those with other pairs if it does not look at pairs.
+    """
+    identity = {
+        "dataset": cell.dataset_sha256,
+        "pairs": None if description.supervision == "unused" else cell.subset_sha256,
+        "method": method,
+        "parameters": parameters,
+        "seed": 0 if description.deterministic else cell.seed,
+    }
+    return sha256_json(identity)[:32]

@@ -1,4 +1,4 @@
-"""Methods inside a method: another one by name and preset, whose ranking is made once for all that ask for it."""
+"""Methods inside a method: by name and preset, with a ranking that is made once for all methods that use it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from xmcbench.errors import MethodError, UnknownName, UsageError
 from xmcbench.method import Method
 from xmcbench.plugins.description import DEFAULT_PRESET
 from xmcbench.plugins.loading import load
+from xmcbench.runner.job import training_name
 from xmcbench.runner.prediction import Phases, json_notes, predict
-from xmcbench.runner.training import training_name
 from xmcbench.storage.canonical import canonical_json
 from xmcbench.storage.pairs import pairs_digest
 from xmcbench.storage.source import Source, join_digests, source_of
@@ -33,9 +33,9 @@ _KIND, _RANKING, _NOTES = "ranking", "ranking.npz", "notes.json"
 
 @dataclass(frozen=True)
 class Part:
-    """Another method, for use in ``fit`` and ``predict`` of one's own.
+    """Another method, for use in ``fit`` and ``predict`` of a method.
 
-    name, values: the method and all its parameters. outer: the method that it is a part of, from which it has seed,
+    name, values: the method and all its parameters. outer: the method that it is a part of, which gives it seed,
     artifacts and compute. ``uses`` of the outer method names it, so that results are stale when its source changes.
     """
 
@@ -47,17 +47,17 @@ class Part:
 
     @classmethod
     def of(cls, spec: str, outer: Method) -> Part:
-        """A part by NAME or NAME:PRESET; a name alone is its preset ``quick`` where it has one, as in a run.
+        """Return a part by NAME or NAME:PRESET; a name alone means its preset ``quick`` if it has one, as in a run.
 
-        One in a plug-in file is found if the run was given the file. Raises UnknownName, UsageError, PluginError,
-        Unavailable, and MethodError for one that ``uses`` of the outer method does not name.
+        A part in a plug-in file is found if the run was given the file. Raises UnknownName, UsageError, PluginError,
+        Unavailable, and MethodError for a part that ``uses`` of the outer method does not name.
         """
-        if spec.strip() not in {each.strip() for each in outer.uses()}:
+        if spec.strip() not in map(str.strip, outer.uses()):
             raise MethodError(
                 f"{type(outer).__name__} has the part {spec}, which its `uses` does not name",
                 "return it there too: otherwise results are not stale when the part changes",
             )
-        name, colon, preset = (each.strip() for each in spec.partition(":"))
+        name, colon, preset = map(str.strip, spec.partition(":"))
         kind = load(name)
         if kind is type(outer):
             raise UsageError(f"{name} cannot be a part of itself", "name other methods")
@@ -68,16 +68,16 @@ class Part:
         return cls(f"{name}:{preset}" if preset else name, name, values, kind, outer)
 
     def require(self) -> None:
-        """Raise Unavailable where the part needs something that is not on this machine."""
+        """Raise Unavailable if a requirement of the part is missing on this machine."""
         self.kind(**self.values).require()
 
     def ranking(
         self, texts: tuple[Texts, Texts, Texts], pairs: csr_matrix | None, k: int
     ) -> tuple[TopK, dict[str, Any]]:
-        """The k best labels of each new text, and the part's notes; trained on the pairs first, if there are any.
+        """Train the part on the pairs, if any, and return the k best labels of each new text, and its notes.
 
-        texts: of the training instances, the labels and the new instances. Where a cell of the same method, parameters,
-        seed, texts and pairs has run before in this runs folder, its ranking is taken. Raises what the part raises.
+        texts: of the training instances, the labels and the new instances. If a cell with the same method, parameters,
+        seed, texts and pairs has run before in this runs folder, its ranking is reused. Raises as the part does.
         """
         if pairs is None and self.kind.supervision == "required":
             raise UsageError(f"{self.spec} learns from pairs and there are none", "leave it out, or run fs or full")
@@ -110,9 +110,9 @@ class Part:
 
 
 def through(method: Method) -> list[tuple[type[Method], Mapping[str, Any]]]:
-    """The class of a method and those of all parts that it uses, each with its parameters and once, itself first.
+    """Return the classes of a method and of all its parts, each with its parameters and once, the method first.
 
-    A parameter that names a file or a model has its content.
+    A parameter that names a file or a model is replaced with its content.
     """
     distinct = {(type(used), canonical_json(used.parameters())): used for used in _chain(method)}
     return [(kind, identity_values(used)) for (kind, _), used in distinct.items()]
@@ -126,11 +126,11 @@ def _chain(method: Method) -> Iterator[Method]:
 
 
 def source(method: Method) -> Source:
-    """The source of a method and of all parts that it uses: its digest is what the plan of the cell says of it."""
+    """Return the source of a method and of all its parts, with the digest that the plan of the cell has."""
     used = through(method)
     read = [source_of(kind) for kind, _ in used]
-    packages = sorted({package for each in read for package in each.packages})
-    return Source(join_digests([each.digest for each in read], [values for _, values in used[1:]]), tuple(packages))
+    packages = sorted({package for source in read for package in source.packages})
+    return Source(join_digests([source.digest for source in read], [values for _, values in used[1:]]), tuple(packages))
 
 
 def identity(name: str, method: Method) -> dict[str, Any]:
@@ -147,21 +147,21 @@ def cell_parameters(method: Method) -> dict[str, Any]:
 def ranking_key(
     name: str, method: Method, texts: tuple[Texts, Texts, Texts], pairs: csr_matrix | None, k: int, seed: int
 ) -> dict[str, object]:
-    """What names the ranking of a method that is not trained yet. pairs: those that it learns from."""
+    """Return the identity of the ranking of a method that is not trained yet. pairs: those that it learns from."""
     return {
         "method": name,
         "parameters": identity_values(method),
         "seed": 0 if method.deterministic else seed,
-        "texts": [each.digest for each in texts],
+        "texts": [of_side.digest for of_side in texts],
         "pairs": None if pairs is None else pairs_digest(pairs.indptr, pairs.indices),
         "k": k,
     }
 
 
 def keep_ranking(key: dict[str, object], method: Method, file: Path, wall_s: float) -> None:
-    """Leave the ranking of a finished cell, in ``file``, for methods that it is a part of.
+    """Keep the ranking of a finished cell, in ``file``, for methods that it is a part of.
 
-    key: its ``ranking_key``. wall_s: what it cost. Raises StorageError when it cannot be written.
+    key: its ``ranking_key``. wall_s: its cost. Raises StorageError if it cannot be written.
     """
 
     def write(folder: Path) -> None:

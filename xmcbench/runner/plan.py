@@ -1,4 +1,4 @@
-"""From rows to cells: which will run, and which already have a record."""
+"""From rows to cells: the cells that will run, and those that already have a record."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import msgspec
 
 from xmcbench import parameters
 from xmcbench.errors import PluginError, StorageError, UnknownName, UsageError, XmcbenchError
-from xmcbench.plugins.description import Description, Values
-from xmcbench.plugins.registry import Entry, Registry
+from xmcbench.plugins.description import Values
+from xmcbench.plugins.registry import Entry, Registry, Resolved
 from xmcbench.records import Cell, Record, Standing, Store
 from xmcbench.records.differences import differences
 from xmcbench.records.record_json import DamagedRecord, check_readable
-from xmcbench.runner.rescoring import can_rank_again, is_outdated
-from xmcbench.runner.rows import Request, Row, Skipped, everything, leave_out, request_for, resolve
-from xmcbench.runner.training import training_key, training_name
+from xmcbench.runner.job import training_key, training_name
+from xmcbench.runner.rows import Request, Row, Skipped, is_for_all, leave_out, request_for, resolve
+from xmcbench.runner.scoring import can_rank_again, is_outdated
 from xmcbench.setting import Setting, Subset, draw
 
 if TYPE_CHECKING:
@@ -32,12 +32,11 @@ _RENAME = "rename a folder, or set another name in its card.toml"
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell with everything needed to run it.
+    """A cell with all that is needed to run it.
 
-    request: the index of its request. damage: what is wrong with the file of its record, empty if nothing. parts: the
-    methods whose rankings it uses, each with all its parameters. trainings: name -> key of its training and of theirs.
-    needs, packages, environment: what it and they declare. plugins: the files that hold them where they are not
-    installed.
+    request: the index of its request. damage: a description of damage to its record, else empty. parts: the methods
+    whose rankings it uses, each with all its parameters. trainings: name -> key of its own training and those of its
+    parts. needs, packages, environment: declared by its method and its parts. plugins: their files, if not installed.
     """
 
     cell: Cell
@@ -59,7 +58,7 @@ class PlannedCell:
 
     @property
     def names(self) -> dict[str, str]:
-        """Parameter -> the file, folder, or model that it names, where the cell has its content instead."""
+        """Parameter -> the file, folder, or model that it names, if the cell has its content instead."""
         given = self.row.values
         return {name: str(given[name]) for name, value in self.cell.parameters.items() if value != given[name]}
 
@@ -80,8 +79,8 @@ class Plan:
 
     @property
     def named(self) -> frozenset[str]:
-        """The methods that a request names, so that it is not met without them."""
-        return frozenset(cell.cell.method for cell in self.cells if not everything(self.requests[cell.request]))
+        """The methods that a request names, so that they must not be left out."""
+        return frozenset(cell.cell.method for cell in self.cells if not is_for_all(self.requests[cell.request]))
 
 
 def plan(
@@ -93,11 +92,11 @@ def plan(
     refresh: bool = False,
     runs: bool = True,
 ) -> Plan:
-    """The cells of requests. force: run finished cells again; refresh: those that are stale.
+    """Plan the cells of requests.
 
-    runs: whether the cells will be run; if not, nothing that they need has to be here.
-
-    Raises what ``resolve`` and loading a dataset raise, and PluginError if every named method is broken.
+    force: run finished cells again. refresh: run stale cells again. runs: whether the cells will be run; if not, their
+    requirements may be missing. Raises as ``resolve`` and loading a dataset do, and PluginError if every named method
+    is broken.
     """
     from xmcbench.data import load_dataset
 
@@ -107,7 +106,7 @@ def plan(
     datasets: dict[str, Dataset] = {}
     used: set[str] = set()
     for number, (request, (rows, skipped)) in enumerate(zip(requests, resolve(requests, registry), strict=True)):
-        left_out += [(request, each) for each in skipped]
+        left_out += [(request, method) for method in skipped]
         if request.dataset not in datasets:
             datasets[request.dataset] = load_dataset(request.dataset)
             _check_names(datasets, store)
@@ -116,50 +115,22 @@ def plan(
         for row in rows:
             try:
                 resolved = registry.resolve(row.entry.name, row.values)
-                source, plugins = resolved.source_sha256, resolved.files
-                uses = [entry.name for entry in resolved.entries]
-                declared = [entry.usable() for entry in resolved.entries]
-                trained = [(entry.name, _identity(entry, values)) for entry, values in resolved.through]
-                needs = _needs(declared)
-                packages = frozenset(chain.from_iterable(method.packages for method in declared))
-                environment = frozenset(chain.from_iterable(method.environment for method in declared))
-                identity = trained[0][1]
-                standing = registry.standing(store.root, uses)
-                made = [
-                    _planned(row, identity, source, number, request, dataset, subsets[seed], seed, store, standing)
-                    for seed in request.seeds
-                ]
-                made = [
-                    replace(
-                        each,
-                        parts=tuple(trained[1:]),
-                        trainings={
-                            training_name(name, values): training_key(each.cell, name, values, registry[name].usable())
-                            for name, values in trained
-                        },
-                        needs=needs,
-                        packages=packages,
-                        environment=environment,
-                        plugins=plugins,
-                        state="to run" if each.state in again else each.state,
-                    )
-                    for each in made
-                ]
-                if runs and any(each.state == "to run" for each in made):  # a finished cell needs nothing anymore
-                    of_parts = [each for each in plugins if each != row.entry.plugin]
-                    if not of_parts:
-                        row.entry.ask_ahead("require", [each.values for each in rows if each.entry is row.entry])
-                    row.entry.require(row.values, of_parts)
+                planned = _plan_row(row, resolved, number, request, dataset, subsets, registry, store, again)
+                if runs and any(cell.state == "to run" for cell in planned):  # a finished cell has no requirements
+                    part_files = [file for file in resolved.files if file != row.entry.plugin]
+                    if not part_files:
+                        row.entry.ask_ahead("require", [other.values for other in rows if other.entry is row.entry])
+                    row.entry.require(row.values, part_files)
+            except (UnknownName, StorageError):
+                raise
             except XmcbenchError as error:
-                if isinstance(error, UnknownName | StorageError):
-                    raise
                 left_out.append((request, leave_out(row.entry.name, error, request)))
                 continue
-            used |= {*uses}
-            for planned in made:
-                cells.setdefault(planned.cell.key, planned)
-    missing = _left_out(left_out, {planned.cell.method for planned in cells.values()})
-    broken = [each for each in missing if each.named]
+            used |= {entry.name for entry in resolved.entries}
+            for cell in planned:
+                cells.setdefault(cell.cell.key, cell)
+    missing = _merge_skipped(left_out, {planned.cell.method for planned in cells.values()})
+    broken = [method for method in missing if method.named]
     if broken and not cells:
         raise PluginError(broken[0].reason, broken[0].hint)
     return Plan(tuple(requests), [*cells.values()], missing, registry.standing(store.root, used))
@@ -175,10 +146,10 @@ def plan_again(
     refresh: bool = False,
     gained: bool = False,
 ) -> Plan:
-    """The plan of the cell of a record, by the data and the methods of today.
+    """Plan the cell of a record with today's data and methods.
 
-    dataset: its name or folder. gained: whether parameters that the method has gained since may be there, with their
-    defaults. Raises UsageError where another cell is selected today, and what ``plan`` raises.
+    dataset: its name or folder. gained: whether the method may have new parameters, with their defaults. Raises
+    UsageError if the request selects a different cell today, and as ``plan`` does.
     """
     planned = plan([request_for(record, dataset, registry)], registry, store, force=force, refresh=refresh)
     today = planned.cells[0].cell
@@ -187,37 +158,37 @@ def plan_again(
             f"the data of {today.dataset} have changed since {record.name} was run on them",
             "restore them, or give a folder that has them: --dataset FOLDER",
         )
-    before, now = (msgspec.to_builtins(each) for each in (record.cell, today))
+    before, now = map(msgspec.to_builtins, (record.cell, today))
     if gained:
-        now["parameters"] = {name: each for name, each in now["parameters"].items() if name in before["parameters"]}
-    if apart := [place for place, *_ in differences(before, now, "cell")]:
+        now["parameters"] = {name: value for name, value in now["parameters"].items() if name in before["parameters"]}
+    if apart := [path for path, *_ in differences(before, now, "cell")]:
         raise UsageError(f"{record.name} now selects a different cell", f"changed since: {', '.join(apart)}")
     return planned
 
 
 def _check_names(datasets: Mapping[str, Dataset], store: Store) -> None:
-    """Raise UsageError where two datasets of one name differ: their results would be taken for those of one.
+    """Raise UsageError if two datasets have the same name: their results would be mixed.
 
-    Names that differ in case only are one name too: their files and pages have the same paths.
+    Names that differ only in case are the same, because their files and pages may have the same paths.
     """
     found: dict[str, tuple[str, str, str]] = {}
-    for place, dataset in datasets.items():
+    for path, dataset in datasets.items():
         there = store.dataset_named(dataset.name)
         if there not in (None, dataset.name):
             raise UsageError(
                 f"{store.root} has results of the dataset {there}, whose name differs from {dataset.name} in case only",
                 f"{_RENAME}, or choose another --runs",
             )
-        other, name, digest = found.setdefault(dataset.name.lower(), (place, dataset.name, dataset.digest))
+        other, name, digest = found.setdefault(dataset.name.lower(), (path, dataset.name, dataset.digest))
         if (name, digest) != (dataset.name, dataset.digest):
             shared = dataset.name if name == dataset.name else f"{name}, or {dataset.name}"
-            raise UsageError(f"{other} and {place} are two datasets with the name {shared}", _RENAME)
+            raise UsageError(f"{other} and {path} are two datasets with the name {shared}", _RENAME)
 
 
 def draw_subsets(dataset: Dataset, setting: Setting, seeds: Sequence[int]) -> dict[int, Subset | None]:
-    """The dataset's subset for each seed; the zero-shot setting does not read the pairs.
+    """Return the dataset's subset for each seed; in the zero-shot setting, the pairs are not read.
 
-    Raises UsageError for another setting where there are no training pairs.
+    Raises UsageError for another setting if there are no training pairs.
     """
     if setting.kind == "ez":
         return dict.fromkeys(seeds)
@@ -227,13 +198,13 @@ def draw_subsets(dataset: Dataset, setting: Setting, seeds: Sequence[int]) -> di
     return {seed: draw(pattern, setting, seed) for seed in seeds}
 
 
-def _left_out(found: Sequence[tuple[Request, Skipped]], running: Set[str]) -> list[Skipped]:
-    """What was left out, once for each method and reason; with the settings if others have the method."""
+def _merge_skipped(found: Sequence[tuple[Request, Skipped]], running: Set[str]) -> list[Skipped]:
+    """Merge methods that were left out by method and reason, with the settings if the method runs in other ones."""
     merged: dict[tuple[str, str], Skipped] = {}
-    for request, each in found:
-        known = merged.get((each.method, each.reason), each)
-        where = dict.fromkeys([*known.where, request.setting.slug]) if each.method in running else ()
-        merged[each.method, each.reason] = replace(each, where=tuple(where))
+    for request, skipped in found:
+        known = merged.get((skipped.method, skipped.reason), skipped)
+        where = dict.fromkeys([*known.where, request.setting.slug]) if skipped.method in running else ()
+        merged[skipped.method, skipped.reason] = replace(skipped, where=tuple(where))
     return [*merged.values()]
 
 
@@ -243,57 +214,98 @@ def _identity(entry: Entry, values: Mapping[str, object]) -> Values:
     return parameters.identity(entry.usable().parameters, whole)
 
 
-def _planned(
+def _plan_row(
     row: Row,
-    identity: Values,
-    source: str,
+    resolved: Resolved,
     number: int,
     request: Request,
     dataset: Dataset,
-    subset: Subset | None,
-    seed: int,
+    subsets: Mapping[int, Subset | None],
+    registry: Registry,
     store: Store,
-    standing: Standing,
-) -> PlannedCell:
+    again: Set[str],
+) -> list[PlannedCell]:
+    """Plan the cells of a row, one for each seed."""
+    name = row.entry.name
+    methods = [entry.usable() for entry in resolved.entries]
+    trained = [(entry.name, _identity(entry, values)) for entry, values in resolved.through]
+    identity = trained[0][1]
+    standing = registry.standing(store.root, [entry.name for entry in resolved.entries])
+    kinds = {*chain(*(method.needs for method in methods))}
+    needs = {kind: max(method.needs.get(kind, 0) for method in methods) for kind in kinds}
+    packages = frozenset(chain.from_iterable(method.packages for method in methods))
+    environment = frozenset(chain.from_iterable(method.environment for method in methods))
+    planned = []
+    for seed in request.seeds:
+        subset = subsets[seed]
+        cell = _make_cell(name, identity, request.setting, dataset, subset, seed)
+        record, state, damage = _find(cell, dataset, store, standing)
+        trainings = {
+            training_name(method, values): training_key(cell, method, values, registry[method].usable())
+            for method, values in trained
+        }
+        planned.append(
+            PlannedCell(
+                cell,
+                row,
+                dataset,
+                number,
+                request.dataset,
+                subset,
+                resolved.source_sha256,
+                record,
+                "to run" if state in again else state,
+                damage,
+                parts=tuple(trained[1:]),
+                trainings=trainings,
+                needs=needs,
+                packages=packages,
+                environment=environment,
+                plugins=resolved.files,
+            )
+        )
+    return planned
+
+
+def _make_cell(
+    method: str, identity: Values, setting: Setting, dataset: Dataset, subset: Subset | None, seed: int
+) -> Cell:
+    digest = subset.digest if subset else None
     try:
         cell = Cell(
             dataset=dataset.name,
             dataset_sha256=dataset.digest,
-            setting=request.setting,
-            subset_sha256=subset.digest if subset else None,
-            method=row.entry.name,
+            setting=setting,
+            subset_sha256=digest,
+            method=method,
             parameters=identity,
             seed=seed,
         )
         check_readable(cell)
     except ValueError as error:
-        raise UsageError(f"{row.entry.name} on {dataset.name}: {error}", "change the name or the parameter") from None
-    damage, record = "", None
+        raise UsageError(f"{method} on {dataset.name}: {error}", "change the name or the parameter") from None
+    return cell
+
+
+def _find(cell: Cell, dataset: Dataset, store: Store, standing: Standing) -> tuple[Record | None, State, str]:
+    """Return the record of a cell, its state, and a description of damage; empty if it is sound."""
     try:
         record = store.find(cell)
     except DamagedRecord as error:  # it has no result that could be lost
-        damage = error.message
-    state: State = "to run"
-    if record is not None and record.finished:
-        again = can_rank_again(record, store, standing)
-        state = "stale" if standing.stale(record) and not (again and not standing.stale_source(record)) else "cached"
-        damage = "" if again else _damage(record, dataset, store, standing)
-    return PlannedCell(
-        cell, row, dataset, number, request.dataset, subset, source, record, "to run" if damage else state, damage
-    )
+        return None, "to run", error.message
+    if record is None or not record.finished:
+        return record, "to run", ""
+    again = can_rank_again(record, store, standing)
+    state: State = "stale" if standing.stale(record) and not (again and not standing.stale_source(record)) else "cached"
+    damage = "" if again else _find_damage(record, dataset, store, standing)
+    return record, "to run" if damage else state, damage
 
 
-def _damage(record: Record, dataset: Dataset, store: Store, standing: Standing) -> str:
-    """What is wrong with the ranks of a record whose figures have to be computed again; empty if nothing."""
+def _find_damage(record: Record, dataset: Dataset, store: Store, standing: Standing) -> str:
+    """Describe damage to the ranks of a record whose figures have to be computed again; empty if they are sound."""
     try:
         if is_outdated(record, dataset.card.filter, dataset.propensity, standing):
             store.ranks(record, store.truth(record))
     except StorageError as error:
         return error.message
     return ""
-
-
-def _needs(methods: Sequence[Description]) -> dict[str, int]:
-    """Return the most that one of the methods needs, of each resource."""
-    needs = [method.needs for method in methods]
-    return {resource: max(needed.get(resource, 0) for needed in needs) for resource in {*chain(*needs)}}

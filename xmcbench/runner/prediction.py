@@ -1,4 +1,4 @@
-"""How every method is called: pretrain, fit, predict. Part of the source of every result, so nothing else is here."""
+"""The calls of every method: pretrain, fit, predict. This module is part of the source of every result."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Phases:
             self.seconds[name] = time.perf_counter() - start
 
     def each(self, name: str, items: Iterable[_Item]) -> Iterator[_Item]:
-        """The items; the phase is the making of them, without what is done with them in between."""
+        """Yield the items; the phase is their computation, without the time between them."""
         remaining = iter(items)
         self.seconds[name] = 0.0
         while True:
@@ -70,18 +70,18 @@ def predict(
 ) -> Iterator[TopK]:
     """Train a method and predict the k best labels of every test instance: checked parts of a TopK [len(test), k].
 
-    The training is done when this returns; each part is predicted when it is asked for, and the notes of the method are
-    complete after the last one.
+    The training ends before this returns; each part is predicted when it is requested, and the notes of the method are
+    complete after the last part.
 
-    texts: of the training instances, the labels and the test instances. pairs: what the method may see of the training
-    pairs, None in the zero-shot setting. identity: name and parameters of the method, as JSON values. Raises
-    MethodError where the method breaks the contract.
+    texts: of the training instances, the labels and the test instances. pairs: the training pairs that the method may
+    see, None in the zero-shot setting. identity: name and parameters of the method, as JSON values. Raises MethodError
+    if the method breaks the contract.
     """
     train, labels, test = texts
     _equip(method, seed, artifacts, compute)
     if hasattr(method, "pretrain"):
         with phases("pretrain"):
-            method.pretrained = pretrained(method, train, labels, {**identity, "seed": seed})
+            method.pretrained = load_pretraining(method, train, labels, {**identity, "seed": seed})
     with phases("fit"):
         method.fit(train, labels, pairs)
     batches = method.predict_batches(test, k=k)
@@ -93,14 +93,16 @@ def predict(
     return TopK.check_parts(phases.each("predict", batches), len(test), k, len(labels))
 
 
-def pretrained(method: Method, train: Texts, labels: Texts, identity: Mapping[str, object]) -> dict[str, np.ndarray]:
-    """The arrays of the method's pre-training, made once for data, parameters, seed and source.
+def load_pretraining(
+    method: Method, train: Texts, labels: Texts, identity: Mapping[str, object]
+) -> dict[str, np.ndarray]:
+    """Return the arrays of the method's pre-training, made once for data, parameters, seed and source.
 
-    Raises MethodError where ``pretrain`` returns something else.
+    Raises MethodError if ``pretrain`` returns anything else.
     """
 
     def build(folder: Path) -> None:
-        # On an object of its own: what else it sets is missing in the cells that find the arrays made.
+        # On a separate object: cells that find the arrays do not get its other attributes.
         other = type(method)(**method.parameters())
         _equip(other, method.seed, method.artifacts, method.compute)
         arrays = other.pretrain(train, labels)  # type: ignore[attr-defined]
@@ -122,7 +124,7 @@ def _equip(method: Method, seed: int, artifacts: Artifacts, compute: Compute) ->
 
 
 def json_notes(method: Method) -> dict[str, Any]:
-    """The notes of a method as JSON values. Raises MethodError where they are not."""
+    """Return the notes of a method as JSON values. Raises MethodError if they are not."""
     try:
         notes: dict[str, Any] = json.loads(json.dumps(method.notes, allow_nan=False))
     except (TypeError, ValueError) as error:

@@ -1,6 +1,6 @@
 """From predictions to the ranks of the true pairs.
 
-Its source is recorded with the ranks (``ranks_digest``): where it changes, they are made again from the predictions.
+Its source is recorded with the ranks (``ranks_digest``): if it changes, they are made again from the predictions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def rank(parts: Iterable[TopK], dataset: Dataset, truth: Truth, known: csr_matrix | None) -> tuple[Ranks, int]:
     """Return the ranks of the true pairs among predictions [n_test, k], under every filter the dataset has.
 
-    parts: the predictions, some rows after the others. known: the pairs that the method was given, which say which
+    parts: the predictions, in consecutive blocks of rows. known: the pairs that the method was given, which show which
     labels were seen. Also returns the number of rows without a prediction.
     """
     removed = {name: dataset.filter(name) for name in dataset.filters}

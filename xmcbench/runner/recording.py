@@ -1,29 +1,21 @@
-"""From what a cell's process left to its record."""
+"""From the outcome of a cell's process to its record."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xmcbench.environment import Compute
 from xmcbench.metrics import protocol
 from xmcbench.output.escaping import visible
 from xmcbench.records import Record
-from xmcbench.records.record import (
-    Environment,
-    Measured,
-    MethodFacts,
-    Protocol,
-    Status,
-    SubsetFacts,
-)
+from xmcbench.records.record import Environment, Measured, MethodFacts, Protocol, Status, SubsetFacts
 from xmcbench.records.record_json import check_readable
 from xmcbench.records.standing import metrics_digest
 from xmcbench.runner.job import Outcome
 
 if TYPE_CHECKING:
+    from xmcbench.environment import Compute
     from xmcbench.processes.supervisor import Ending
     from xmcbench.runner.executors.base import Machine
     from xmcbench.runner.plan import PlannedCell
@@ -32,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def status_of(outcome: Outcome | None, ending: Ending, time_limit_s: float | None) -> tuple[Status, str]:
-    """The status of a cell before it is scored, and why there is no result."""
+    """Return the status of a cell before it is scored, and the reason if there is no result."""
     if outcome is not None:  # how the process ended after that changes nothing
         return outcome.status, visible(outcome.reason)
     if ending.timed_out:
@@ -40,10 +32,10 @@ def status_of(outcome: Outcome | None, ending: Ending, time_limit_s: float | Non
     return "failed", ending.reason
 
 
-def measured_of(
+def measure(
     planned: PlannedCell, outcome: Outcome, ending: Ending, scored: bool, started: str, total_s: float, neighbors: int
 ) -> Measured:
-    """What was measured of a cell."""
+    """Return the measurements of a cell."""
     predict_s = outcome.wall_s.get("predict", 0.0)
     return Measured(
         started=started,
@@ -69,28 +61,7 @@ def record_of(
     measured: Measured,
     log: str,
 ) -> Record:
-    """The record of a cell. Where no file can hold what its process reported, it says that, and has no result."""
-    made = _record(planned, compute, machine, status, reason, outcome, scored, measured, log)
-    try:
-        check_readable(made)
-    except ValueError as error:
-        reason = f"there is a result, but {error}"
-        measured = msgspec.structs.replace(measured, wall_s={}, reused_s=0.0, predict_ms_per_instance=None)
-        return _record(planned, compute, machine, "failed", reason, Outcome(status="failed"), None, measured, log)
-    return made
-
-
-def _record(
-    planned: PlannedCell,
-    compute: Compute,
-    machine: Machine,
-    status: Status,
-    reason: str,
-    outcome: Outcome,
-    scored: Scored | None,
-    measured: Measured,
-    log: str,
-) -> Record:
+    """Return the record of a cell; it has failed if no file can hold the report of its process."""
     dataset, row = planned.dataset, planned.row
     result: dict[str, Any] = {"log": log}
     if scored:
@@ -102,7 +73,7 @@ def _record(
         propensity=dataset.propensity,
         source_sha256=metrics_digest(),
     )
-    return Record(
+    record = Record(
         key=planned.cell.key,
         cell=planned.cell,
         method=MethodFacts(
@@ -120,7 +91,7 @@ def _record(
         counts=dataset.counts(),
         protocol=scored.protocol if scored else unscored,
         environment=Environment(
-            packages=_packages(machine.packages, outcome.packages),
+            packages=_merge_packages(machine.packages, outcome.packages),
             hardware=machine.hardware,
             xmcbench=machine.xmcbench,
             compute=compute,
@@ -128,23 +99,25 @@ def _record(
         measured=measured,
         **result,
     )
+    try:
+        check_readable(record)
+    except ValueError as error:
+        reason, outcome = f"there is a result, but {error}", Outcome(status="failed")
+        measured = msgspec.structs.replace(measured, wall_s={}, reused_s=0.0, predict_ms_per_instance=None)
+        return record_of(planned, compute, machine, "failed", reason, outcome, None, measured, log)
+    return record
 
 
 def subset_facts(subset: Subset | None) -> SubsetFacts | None:
-    """The description of the pairs that a method was given."""
+    """Return the description of the pairs that a method was given."""
     if subset is None:
         return None
-    return SubsetFacts(
-        name=subset.name,
-        sha256=subset.digest,
-        pairs=len(subset.pattern),
-        labels=subset.labels,
-        instances=subset.instances,
-    )
+    counts = {"pairs": len(subset.pattern), "labels": subset.labels, "instances": subset.instances}
+    return SubsetFacts(name=subset.name, sha256=subset.digest, **counts)
 
 
-def _packages(machine: Mapping[str, str], used: Mapping[str, str]) -> dict[str, str]:
-    """The packages of the machine, and those that the method used: each once, however its name is spelled."""
+def _merge_packages(machine: dict[str, str], used: dict[str, str]) -> dict[str, str]:
+    """Return the packages of the machine and those that the method used, each in one spelling."""
     from packaging.utils import canonicalize_name
 
     known = {canonicalize_name(name) for name in machine}

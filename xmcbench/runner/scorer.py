@@ -1,9 +1,9 @@
-"""The scoring process: it never imports a method, and serves all cells of a run.
+"""The scoring process, which never imports a method and serves all cells of a run.
 
     with Scorer() as scorer:
         scored = scorer.score(cell, store.root, dataset="lf-debian-2k", depth=101)
 
-A request is a line of JSON on its standard input, a reply one on its standard output.
+A request is a line of JSON on its standard input, an answer is a line on its standard output.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Scorer:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        #: Whether something is begun that has not been answered.
-        self.asked = False
+        #: Whether it has a request that is not answered yet.
+        self.is_busy = False
 
     def __enter__(self) -> Scorer:
         return self
@@ -81,11 +81,11 @@ class Scorer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None and self._process is not None:
-            self._process.kill()  # nobody waits for its answer
+            self._process.kill()  # no one waits for its answer
         self._end()
 
     def _end(self) -> int | None:
-        """End the process and close its pipes; returns its exit code."""
+        """End the process, close its pipes, and return its exit code."""
         process, self._process = self._process, None
         if process is None:
             return None
@@ -96,49 +96,49 @@ class Scorer:
         return process.returncode
 
     def score(self, cell: Cell, root: Path, dataset: str, depth: int, keep: bool = True) -> Scored:
-        """Score the predictions of a cell below a runs folder, and write its ranks there if they are to be kept.
+        """Score the predictions of a cell below a runs folder.
 
-        dataset: its name or folder. depth: predictions per row. Raises MethodError for invalid predictions, DataError
-        if the dataset is not that of the cell, StorageError for files.
+        dataset: its name or folder. depth: predictions per row. keep: whether its ranks are written. Raises MethodError
+        for invalid predictions, DataError if this is not the dataset of the cell, StorageError for files.
         """
         self.begin(cell, root, dataset, depth, keep)
         return self.answer()
 
     def begin(self, cell: Cell, root: Path, dataset: str, depth: int, keep: bool = True) -> None:
-        """Begin what ``score`` does; ``answer`` returns or raises what it found, before anything else is begun."""
+        """Begin to score a cell, as ``score`` does; ``answer`` ends it, before anything else is begun."""
         self._send(_Request(cell=cell, root=str(root.resolve()), dataset=dataset, depth=depth, keep=keep))
 
     def answer(self) -> Scored:
-        """The answer to what was begun last; waits for it. Raises what ``score`` raises."""
-        self.asked = False
-        answer = self._received()
+        """Wait for the answer to the last request. Raises as ``score`` does."""
+        self.is_busy = False
+        answer = self._receive()
         if answer.scored is None:
             raise errors.of_kind(answer.error, answer.message, answer.hint)
         return answer.scored
 
     @property
     def files(self) -> list[int]:
-        """The descriptor that can be read when there is an answer; none while nothing is asked."""
-        return [self._process.stdout.fileno()] if self.asked and self._process and self._process.stdout else []
+        """The descriptor that can be read when there is an answer; none without a request."""
+        return [self._process.stdout.fileno()] if self.is_busy and self._process and self._process.stdout else []
 
     @property
-    def answered(self) -> bool:
-        """Whether ``answer`` would not wait."""
-        if not self.asked or not self.files:
-            return self.asked
+    def has_answer(self) -> bool:
+        """True if ``answer`` would return at once."""
+        if not self.is_busy or not self.files:
+            return self.is_busy
         watched = select.poll()  # not select, which knows 1,024 descriptors
         for descriptor in self.files:
             watched.register(descriptor, select.POLLIN)
         return bool(watched.poll(0))
 
     def rescore(self, cell: Cell, root: Path, filter_name: str, propensity: tuple[float, float]) -> Scored:
-        """The figures of a record from its stored ranks, under these constants. Raises StorageError."""
+        """Return the figures of a record from its stored ranks, under these constants. Raises StorageError."""
         root = root.resolve()
         self._send(_Request(cell=cell, root=str(root), propensity=propensity, filter=filter_name))
         return self.answer()
 
     def _send(self, request: _Request) -> None:
-        self.asked = True
+        self.is_busy = True
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "xmcbench.runner.scorer", str(os.getpid())],
@@ -148,18 +148,18 @@ class Scorer:
                 start_new_session=True,  # Ctrl-C is for the run only, which then ends this process
             )
         assert self._process.stdin is not None
-        with suppress(OSError):  # it has ended, which the missing answer tells
+        with suppress(OSError):  # it has ended, which the missing answer shows
             self._process.stdin.write(msgspec.json.encode(request) + b"\n")
             self._process.stdin.flush()
 
-    def _received(self) -> _Answer:
+    def _receive(self) -> _Answer:
         assert self._process is not None
         assert self._process.stdout is not None
         try:
             line = self._process.stdout.readline()
         except OSError:
             line = b""
-        except BaseException:  # Ctrl-C: the answer that is still to come would be taken for that of the next request
+        except BaseException:  # Ctrl-C: a late answer would be taken for that of the next request
             self._process.kill()
             self._end()
             raise
@@ -199,7 +199,7 @@ def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Sco
         assert record.ranks is not None
         assert request.propensity is not None
         metrics = scoring.figures(store.ranks(record, truth), truth, request.propensity)
-        return _scored(metrics, request.filter, request.propensity, record.ranks)
+        return _describe(metrics, request.filter, request.propensity, record.ranks)
     if request.dataset not in datasets:
         loaded = load_dataset(request.dataset)
         datasets[request.dataset] = (loaded, Truth.of(loaded))
@@ -215,7 +215,7 @@ def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Sco
     ranks, empty = rank(parts, dataset, truth, subset.pairs if subset else None)
     kept = Predictions(file=store.relative(path), sha256=sha256, depth=request.depth, empty=empty)
     if not len(truth.pairs):
-        return _scored({}, dataset.card.filter, dataset.propensity, None, kept)
+        return _describe({}, dataset.card.filter, dataset.propensity, None, kept)
     metrics = scoring.figures(ranks, truth, dataset.propensity)
     facts = RanksFacts(
         file=store.relative(store.ranks_path(cell)),
@@ -228,23 +228,23 @@ def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Sco
         if not truth_path.exists():
             truth.save(truth_path)
         ranks.save(store.ranks_path(cell))
-    return _scored(metrics, dataset.card.filter, dataset.propensity, facts, kept)
+    return _describe(metrics, dataset.card.filter, dataset.propensity, facts, kept)
 
 
-def _scored(
+def _describe(
     metrics: dict[str, FilteredFigures],
     filter_name: str,
     propensity: tuple[float, float],
     ranks: RanksFacts | None,
     predictions: Predictions | None = None,
 ) -> Scored:
-    how = Protocol(
+    scored_by = Protocol(
         version=protocol.VERSION,
         filter=filter_name,  # type: ignore[arg-type]
         propensity=propensity,
         source_sha256=metrics_digest(),
     )
-    return Scored(metrics=metrics, protocol=how, ranks=ranks, predictions=predictions)
+    return Scored(metrics=metrics, protocol=scored_by, ranks=ranks, predictions=predictions)
 
 
 if __name__ == "__main__":

@@ -1,36 +1,30 @@
-"""From the ranks of the true pairs to every figure of a record."""
+"""From the ranks of the true pairs to the figures of a record, when it is made and when the code has changed since."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
-from xmcbench.errors import DataError
-from xmcbench.metrics import (
-    Scores,
-    evaluate_ranks,
-    invariants,
-    inverse_propensity_of,
-    label_groups,
-)
+from xmcbench.errors import DataError, StorageError, UsageError
+from xmcbench.metrics import Scores, evaluate_ranks, invariants, inverse_propensity_of, label_groups
 from xmcbench.metrics.labels import MIN_INSTANCES
-from xmcbench.records import Ranks, Truth
+from xmcbench.records import Ranks, Record, Standing, Store, Truth
 from xmcbench.records.record import Figures, FilteredFigures
 
 if TYPE_CHECKING:
-    pass
+    from xmcbench.runner.scorer import Scorer
 
 
 def figures(ranks: Ranks, truth: Truth, propensity: tuple[float, float]) -> dict[str, FilteredFigures]:
-    """Filter -> all figures, with intervals and by group of labels.
+    """Return filter -> all figures, with intervals and by group of labels.
 
     propensity: the constants A and B of the dataset. Raises MethodError if an invariant of the protocol is
     violated, DataError if there is no row to score.
     """
-    weights = None
-    if truth.instances >= MIN_INSTANCES:  # else PSP is left out
-        weights = inverse_propensity_of(truth.frequency, truth.instances, *propensity)
+    weights = _inverse_propensity(truth, propensity)
     groups = label_groups(truth.frequency, ranks.seen.astype(np.int64))
     found = {}
     for name, under_filter in ranks.by_filter.items():
@@ -40,15 +34,15 @@ def figures(ranks: Ranks, truth: Truth, propensity: tuple[float, float]) -> dict
             pairs, inside = truth.pairs.restrict(members)
             if len(pairs):
                 views[group] = figures_of(evaluate_ranks(under_filter[inside], pairs, weights))
-        whole = figures_of(scores)
-        found[name] = FilteredFigures(
-            values=whole.values,
-            intervals=whole.intervals,
-            scored=whole.scored,
-            unlabeled=whole.unlabeled,
-            views=views,
-        )
+        found[name] = FilteredFigures(**msgspec.structs.asdict(figures_of(scores)), views=views)
     return found
+
+
+def _inverse_propensity(truth: Truth, constants: tuple[float, float]) -> np.ndarray | None:
+    """Return the weights of labels; None for a training set that is too small, for which PSP is left out."""
+    if truth.instances < MIN_INSTANCES:
+        return None
+    return inverse_propensity_of(truth.frequency, truth.instances, *constants)
 
 
 def check_scored(scores: Scores) -> None:
@@ -60,12 +54,119 @@ def check_scored(scores: Scores) -> None:
 
 
 def figures_of(scores: Scores) -> Figures:
-    """An evaluation as a part of a record, with its intervals. Raises what ``figures`` raises."""
+    """Return an evaluation as a part of a record, with its intervals. Raises as ``figures`` does."""
     check_scored(scores)
     invariants.check(scores.values)
     return Figures(
         values=scores.values,
-        intervals={name: (each.low, each.high) for name, each in scores.intervals().items()},
+        intervals={name: (interval.low, interval.high) for name, interval in scores.intervals().items()},
         scored=scores.scored,
         unlabeled=scores.unlabeled,
     )
+
+
+def evaluations(
+    records: Sequence[Record], store: Store, filter_name: str, propensity: tuple[float, float] | None = None
+) -> list[Scores]:
+    """Return every metric of each record, instance by instance, under a filter.
+
+    propensity: the constants A and B (default: from the record). Neither predictions nor the dataset are needed. Raises
+    UsageError for a record that was not scored under the filter, and StorageError for a record without ranks and for
+    missing or damaged files.
+    """
+    found = []
+    for record in records:
+        truth = store.truth(record)
+        ranks = store.ranks(record, truth)
+        if filter_name not in ranks.by_filter:
+            known = ", ".join(ranks.by_filter)
+            raise UsageError(f"{record.name} was not scored under the filter {filter_name}", f"it has: {known}")
+        constants = propensity or record.protocol.propensity
+        if constants is None:
+            raise DataError(f"the propensities of {record.cell.dataset} are not known", "name its folder: --dataset")
+        weights = _inverse_propensity(truth, constants)
+        found.append(evaluate_ranks(ranks.by_filter[filter_name], truth.pairs, weights))
+    return found
+
+
+class StoredScores:
+    """The evaluations of records from their stored ranks, under the filter of each; truths and results are kept.
+
+    missing: problem of every record whose ranks cannot be read.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._truths: dict[tuple[str, str], Truth] = {}
+        self._found: dict[str, Scores | None] = {}
+        self.missing: dict[str, StorageError] = {}
+
+    def __call__(self, record: Record) -> Scores | None:
+        """Return every metric, instance by instance; None if ranks or propensities are missing."""
+        if record.key not in self._found:
+            try:
+                self._found[record.key] = self._evaluate(record)
+            except StorageError as error:
+                self.missing[record.key] = error
+                self._found[record.key] = None
+        return self._found[record.key]
+
+    def _evaluate(self, record: Record) -> Scores | None:
+        constants, filter_name = record.protocol.propensity, record.protocol.filter
+        if record.ranks is None or constants is None:
+            return None
+        place = (record.cell.dataset, record.ranks.truth_sha256)
+        if place not in self._truths:
+            self._truths[place] = self._store.truth(record)
+        truth = self._truths[place]
+        ranks = self._store.ranks(record, truth).by_filter.get(filter_name)
+        return None if ranks is None else evaluate_ranks(ranks, truth.pairs, _inverse_propensity(truth, constants))
+
+
+def is_outdated(record: Record, filter_name: str, propensity: tuple[float, float], standing: Standing) -> bool:
+    """Return whether the figures are from other metrics, propensity constants or another default filter.
+
+    Without ranks, or ranks under the new filter, a record is never outdated: no figures can be computed.
+    """
+    other = filter_name != record.protocol.filter and filter_name in record.metrics
+    return record.ok and record.ranks is not None and (other or not standing.figures_current(record, propensity))
+
+
+def can_rank_again(record: Record, store: Store, standing: Standing) -> bool:
+    """Return whether other code made the ranks of a record, and its predictions are here."""
+    return record.ok and standing.stale_ranks(record) and store.has_predictions(record)
+
+
+def up_to_date(
+    record: Record,
+    dataset: str,
+    filter_name: str,
+    propensity: tuple[float, float],
+    store: Store,
+    scorer: Scorer,
+    standing: Standing,
+) -> Record | None:
+    """Return the record with the ranks and figures of today's code, computing and writing outdated ones.
+
+    dataset: its name or folder, for ranks. filter_name: the default filter of the dataset; the record keeps its own if
+    it was not scored under this one. If another run has written the cell meanwhile, its record counts; None if another
+    run holds the cell. Raises StorageError for missing or damaged ranks, and as scoring predictions does.
+    """
+
+    def is_stale(found: Record) -> bool:
+        return is_outdated(found, filter_name, propensity, standing) or can_rank_again(found, store, standing)
+
+    if not is_stale(record):
+        return record
+    with store.claim(record.cell) as claim:
+        found = store.sound(record.cell) if claim.held else None
+        if found is None or not is_stale(found):
+            return found
+        if can_rank_again(found, store, standing) and found.predictions is not None:
+            # If this is killed before the record is written, its ranks are still outdated and made once more.
+            scored = scorer.score(found.cell, store.root, dataset, found.predictions.depth)
+        else:
+            default = filter_name if filter_name in found.metrics else found.protocol.filter
+            scored = scorer.rescore(found.cell, store.root, default, propensity)
+        today = {"metrics": scored.metrics, "protocol": scored.protocol, "ranks": scored.ranks}
+        return store.write(msgspec.structs.replace(found, **today))

@@ -1,17 +1,18 @@
-"""What the process of a cell is told: its files, its limits, and what it must not read."""
+"""From a planned cell to a task: its files, its limits, and the paths that it must not read."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from xmcbench.metrics import DEPTH
-from xmcbench.runner import hidden
+from xmcbench.runner import isolation
 from xmcbench.runner.executors.base import Needs, Task
-from xmcbench.runner.imports import imports_of
+from xmcbench.runner.executors.servers import modules_to_import
 from xmcbench.runner.job import Job, TextFile
 from xmcbench.storage.atomic import make_folder
 
@@ -19,19 +20,19 @@ if TYPE_CHECKING:
     from xmcbench.data import Dataset
     from xmcbench.environment import Compute
     from xmcbench.records import Store
-    from xmcbench.runner.place import Place
     from xmcbench.runner.plan import PlannedCell
+    from xmcbench.runner.target import Target
 
 
-def cell_task(planned: PlannedCell, place: Place, needs: Needs, staged: Store, files: ExitStack) -> Task:
-    """The task of a cell. staged: where its predictions go. files: takes what it holds while it runs.
+def cell_task(planned: PlannedCell, target: Target, needs: Needs, staged: Store, files: ExitStack) -> Task:
+    """Return the task of a cell. staged: the store of its predictions. files: takes the resources that it holds.
 
-    Raises StorageError where a folder or the pairs cannot be written.
+    Raises StorageError if a folder or the pairs cannot be written.
     """
-    store, limits = place.store, place.limits
+    store, limits = target.store, target.limits
     make_folder(staged.predictions_path(planned.cell).parent)
     pairs = files.enter_context(store.subset(planned.dataset.slug, planned.subset))
-    job = cell_job(planned, place.compute, needs.threads, store, pairs, staged)
+    job = cell_job(planned, target.compute, needs.threads, store, pairs, staged)
     return Task(planned.cell.key, job, store.log_path(planned.cell), needs, limits.time_s, limits.memory_bytes)
 
 
@@ -43,17 +44,17 @@ def cell_job(
     pairs: Path | None = None,
     staged: Store | None = None,
 ) -> Job:
-    """What the process of a cell is told; its executor adds where the outcome goes.
+    """Return the input of a cell's process, to which its executor adds the path of the outcome.
 
-    pairs: the file of those that it may see. staged: where its predictions go; without it, pre-training is all it does.
-    Raises StorageError where a folder cannot be made.
+    pairs: the file of pairs that it may see. staged: the store of its predictions; without it, it only pre-trains.
+    Raises StorageError if a folder cannot be made.
     """
     dataset = planned.dataset
     trainings = {name: store.training(key).resolve() for name, key in planned.trainings.items()}
     for folder in (store.artifacts, *trainings.values()):
         make_folder(folder)  # a folder that exists beforehand stays readable in the cell
     corpora = (dataset.train_corpus, dataset.label_corpus, dataset.test_corpus)
-    train, labels, test = (TextFile(str(each.texts.resolve()), each.texts_sha256) for each in corpora)
+    train, labels, test = (TextFile(str(corpus.texts.resolve()), corpus.texts_sha256) for corpus in corpora)
     return Job(
         train=train,
         labels=labels,
@@ -63,7 +64,7 @@ def cell_job(
         k=depth(planned),
         method=planned.cell.method,
         source_sha256=planned.source_sha256,
-        plugins=tuple(str(each.resolve()) for each in planned.plugins),
+        plugins=tuple(str(plugin.resolve()) for plugin in planned.plugins),
         parameters=planned.cell.parameters,
         names=planned.names,
         seed=planned.cell.seed,
@@ -72,18 +73,19 @@ def cell_job(
         outcome="",
         artifacts=str(store.artifacts.resolve()),
         trainings={name: str(folder) for name, folder in trainings.items()},
-        hidden=hidden.with_histories(_hidden(dataset, store)),
+        hidden=isolation.add_histories(_hidden(dataset, store)),
         only="" if staged else "pretrain",
-        imports=imports_of(planned.packages),
+        imports=modules_to_import(planned.packages),
         environment=tuple(sorted(planned.environment)),
     )
 
 
 def depth(planned: PlannedCell) -> int:
-    """Predictions per test instance."""
+    """Return the number of predictions per test instance."""
     return DEPTH + planned.dataset.longest_filter
 
 
 def _hidden(dataset: Dataset, store: Store) -> list[Path]:
-    """Files and folders that hold pairs, or reveal them; also those of other cells, which are scored meanwhile."""
-    return [*hidden.of_machine(), *hidden.of_dataset(dataset), *hidden.of_runs(store.root), *store.stagings()]
+    """Return the paths that hold pairs, or reveal them; also those of other cells, which are scored meanwhile."""
+    known = (isolation.paths_of_machine(), isolation.paths_of_dataset(dataset), isolation.paths_of_runs(store.root))
+    return [*chain.from_iterable(known), *store.stagings()]

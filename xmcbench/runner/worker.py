@@ -1,7 +1,7 @@
 """The process of one cell: fit, predict, save.
 
-It is handed texts, the pairs that the setting lets a method see, and no path to any other pair. Its predictions are
-scored by another process, which never imports a method.
+It gets texts, the pairs that a method may see in the setting, and no path to any other pair. Another process, which
+never imports a method, scores its predictions.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from xmcbench.errors import DataError, Unavailable, XmcbenchError, summarize
 from xmcbench.method import Method
 from xmcbench.plugins.loading import import_file, load
 from xmcbench.processes.process_tree import ending_forks
-from xmcbench.runner import isolation, prediction, wanted
-from xmcbench.runner.job import Job, Outcome, TextFile
+from xmcbench.runner import isolation, prediction
+from xmcbench.runner.artifact_requests import request_artifact
+from xmcbench.runner.job import Job, Outcome, TextFile, training_name
 from xmcbench.runner.parts import identity, keep_ranking, ranking_key, source
 from xmcbench.runner.prediction import Phases, json_notes, predict
-from xmcbench.runner.training import training_name
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.pairs import freeze, pairs_digest, read_pairs
 from xmcbench.storage.source import Source
@@ -42,7 +42,7 @@ _Item = TypeVar("_Item")
 
 
 def main(job_file: str) -> None:
-    """Run the job in ``job_file`` and write its outcome; whatever goes wrong is an outcome too."""
+    """Run the job in ``job_file`` and write its outcome; any error is an outcome, too."""
     faulthandler.enable()
     _raise_oom_score()
     job = Job.read(Path(job_file))
@@ -59,7 +59,7 @@ def main(job_file: str) -> None:
         outcome = Outcome(status="failed", reason=str(error))
     except BaseException as error:  # a method can raise anything, even SystemExit
         traceback.print_exc()
-        outcome = Outcome(status="failed", reason=_told(error, job.hidden))
+        outcome = Outcome(status="failed", reason=_describe_error(error, job.hidden))
     try:
         outcome.write(Path(job.outcome))
     except UnicodeEncodeError as error:  # half of a surrogate pair
@@ -67,12 +67,12 @@ def main(job_file: str) -> None:
         Outcome(status="failed", reason=reason).write(Path(job.outcome))
 
 
-def _told(error: BaseException, hidden: Collection[str]) -> str:
-    """An error in one line. The system's own says nothing of the isolation, and denies that the file may be read."""
+def _describe_error(error: BaseException, hidden: Collection[str]) -> str:
+    """Describe an error in one line; explain the isolation if a file would be readable without it."""
     if not isinstance(error, PermissionError) or not error.filename or not os.access(error.filename, os.R_OK):
         return summarize(error)
     path = Path(os.path.realpath(os.fsdecode(error.filename)))
-    if any(path.is_relative_to(each) for each in hidden):
+    if any(map(path.is_relative_to, hidden)):
         return f"{summarize(error)} (a method gets its data as arguments, and cannot read files that hold pairs)"
     return (
         f"{summarize(error)} (a cell cannot read files made beside hidden data: use self.artifacts or $TMPDIR; "
@@ -85,7 +85,7 @@ def run(job: Job) -> Outcome:
     phases = _ReportedPhases()
     with phases("load"):
         for module in job.imports:
-            with suppress(Exception):  # the method will say what is wrong with it
+            with suppress(Exception):  # the method will report it
                 import_module(module)
         texts = (_texts(job.train), _texts(job.labels), _texts(job.test))
         pairs = None
@@ -97,9 +97,9 @@ def run(job: Job) -> Outcome:
     seal()
     needed = [job.artifacts, *job.trainings.values(), *job.plugins]
     needed += [str(Path(job.predictions).parent)] if not job.only else []
-    hidden = isolation.hide(map(Path, job.hidden), [*map(Path, needed), *isolation.needed_by_all()])
-    for each in job.plugins:
-        import_file(Path(each))
+    hidden = isolation.hide(map(Path, job.hidden), [*map(Path, needed), *isolation.needed_paths()])
+    for plugin in job.plugins:
+        import_file(Path(plugin))
     cls = load(job.method)
     if cls.supervision == "unused":
         pairs = None
@@ -107,17 +107,17 @@ def run(job: Job) -> Outcome:
     _check_contents(job, method)
     code = _code(job, method)
     check = partial(_check_unchanged, job, frozenset(sys.modules))
-    supplier = wanted.asking(Path(job.wanted)) if job.wanted else None
+    supplier = partial(request_artifact, Path(job.wanted)) if job.wanted else None
     trainings = {name: Path(folder) for name, folder in job.trainings.items()}
     own = trainings[training_name(job.method, job.parameters)]
     single_use = job.test.sha256 if job.single_use else ""
     artifacts = Artifacts(Path(job.artifacts), supplier, single_use, check, own, trainings)
     named = identity(job.method, method)
     if job.only:
-        outcome = _pretrained(job, method, named, texts, artifacts, phases)
+        outcome = _pretrain(job, method, named, texts, artifacts, phases)
         check()
         return outcome
-    # Before the training, in which a method may change what it is known by.
+    # Before the training, in which a method may change its identity.
     ranking = ranking_key(job.method, method, texts, pairs, job.k, job.seed)
     predictions = predict(
         method,
@@ -150,9 +150,7 @@ def run(job: Job) -> Outcome:
 
 
 def _code(job: Job, method: Method) -> Source:
-    """The source that runs here, for everything that this process keeps. Raises XmcbenchError if it is not the planned
-    one: the record would be that of other code.
-    """
+    """Return the source that runs here. Raises XmcbenchError if it is not the planned source of the record."""
     code = source(method)
     if code.digest != job.source_sha256:
         raise XmcbenchError(f"the code of {job.method} has changed since the run was planned", "run again")
@@ -160,7 +158,7 @@ def _code(job: Job, method: Method) -> Source:
 
 
 def _check_contents(job: Job, method: Method) -> None:
-    """Raise DataError if a file or model that a parameter names is not the planned one."""
+    """Raise DataError if a file or model that a parameter names has changed since the plan."""
     found = contents(method)
     for name, given in job.names.items():
         if found.get(name) != job.parameters[name]:
@@ -171,16 +169,16 @@ def _check_contents(job: Job, method: Method) -> None:
 
 
 def _check_unchanged(job: Job, known: Collection[str]) -> None:
-    """Raise XmcbenchError if a module that a method imported during its work was edited before that.
+    """Raise XmcbenchError if a module was edited before the method imported it during its work.
 
-    known: the modules that had been imported when the work began; what becomes of their files means nothing here.
+    known: the modules that had been imported when the work began; later edits of them have no effect here.
     """
     files = {Path(file) for name in {*sys.modules} - {*known} if (file := getattr(sys.modules[name], "__file__", None))}
     for file in find_edited(files):
         raise XmcbenchError(f"{file} has changed while {job.method} ran, and was imported after that", "run again")
 
 
-def _pretrained(
+def _pretrain(
     job: Job,
     method: Method,
     named: Mapping[str, object],
@@ -188,16 +186,16 @@ def _pretrained(
     artifacts: Artifacts,
     phases: Phases,
 ) -> Outcome:
-    """Do the pre-training of a method as ``predict`` would, and nothing else."""
+    """Run only the pre-training of a method, as ``predict`` would."""
     method.seed, method.artifacts, method.compute = job.seed, artifacts, job.compute
     with phases("pretrain"):
-        prediction.pretrained(method, *texts[:2], {**named, "seed": job.seed})
+        prediction.load_pretraining(method, *texts[:2], {**named, "seed": job.seed})
     used = tuple(dict.fromkeys(artifacts.used))
     return Outcome(status="ok", wall_s=phases.seconds, reused_s=artifacts.reused_s, artifacts=used)
 
 
 class _ReportedPhases(Phases):
-    """Phases that are shown to the process that watches this one."""
+    """Phases that are reported to the parent process."""
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
@@ -218,7 +216,7 @@ def _texts(file: TextFile) -> Texts:
 
 
 def _gpu_high_water_mark() -> int | None:
-    """Highest allocation on a GPU so far, where torch was used on one."""
+    """Return the highest allocation on a GPU so far, if torch used a GPU."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
         return int(torch.cuda.max_memory_allocated())
@@ -226,9 +224,9 @@ def _gpu_high_water_mark() -> int | None:
 
 
 def _high_water_mark() -> int:
-    """Highest resident memory of this process so far, in bytes."""
+    """Return the highest resident memory of this process so far, in bytes."""
     try:
-        # Not ru_maxrss: that one begins at what the parent held when it forked.
+        # Not ru_maxrss, which begins with the memory of the parent at the fork.
         status = Path("/proc/self/status").read_text()
         return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) * 1024
     except (OSError, StopIteration):
@@ -237,11 +235,11 @@ def _high_water_mark() -> int:
 
 
 def _raise_oom_score() -> None:
-    """When the machine runs out of memory, the system ends this cell and not the run that records it."""
+    """Make the system end this cell, and not its run, when the machine runs out of memory."""
     try:
         Path("/proc/self/oom_score_adj").write_text("1000")
     except OSError:
-        return  # not Linux, or not allowed: the run is no worse off than without
+        return  # not Linux, or not allowed
 
 
 if __name__ == "__main__":

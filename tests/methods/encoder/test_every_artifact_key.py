@@ -42,9 +42,9 @@ from xmcbench.methods.simcse import SimCSE
 from xmcbench.methods.sparse.features import TfidfFeatures
 from xmcbench.methods.xr_transformer import XRTransformer
 from xmcbench.records import Cell
+from xmcbench.runner.job import training_key
 from xmcbench.runner.parts import Part, keep_ranking, ranking_key
-from xmcbench.runner.prediction import pretrained
-from xmcbench.runner.training import training_key
+from xmcbench.runner.prediction import load_pretraining
 from xmcbench.setting import Setting
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_json
@@ -487,20 +487,20 @@ def _(world, name="frequent", weight=1.0, seed=0, raw_X=X, raw_Y=Y, new=X, k=3, 
     keep_ranking(key, method, world.file("predictions.npz", ""), 1.0)
 
 
-@case("runner.prediction:pretrained", "pretraining", train=OTHER_X, labels=OTHER_Y, identity=2)
+@case("runner.prediction:load_pretraining", "pretraining", train=OTHER_X, labels=OTHER_Y, identity=2)
 def _(world, train=X, labels=Y, identity=1):
     method = Frequent()
     method.artifacts = world.store
-    pretrained(method, train, labels, {"a": identity})
+    load_pretraining(method, train, labels, {"a": identity})
 
 
-@case("runner.training:training_key", "", method="c", parameter=2, dataset_sha256="b", subset_sha256="c", seed=1)
+@case("runner.job:training_key", "", method="c", parameter=2, dataset_sha256="b", subset_sha256="c", seed=1)
 def _(world, method="b", parameter=1, dataset_sha256="a", subset_sha256="b", seed=0):
     setting, said = Setting.of("full"), SimpleNamespace(supervision="required", deterministic=False)
     values = {"dataset_sha256": dataset_sha256, "subset_sha256": subset_sha256, "seed": seed}
     cell = Cell(dataset="Data", setting=setting, method="outer", parameters={}, **values)
     key = training_key(cell, method, {"a": parameter}, said)
-    world.made.append(Made("", {"key": key}, frozenset(["xmcbench.runner.training:training_key"])))
+    world.made.append(Made("", {"key": key}, frozenset(["xmcbench.runner.job:training_key"])))
 
 
 @case("data.store:get_cached", "train", identity=2)

@@ -1,4 +1,4 @@
-"""What a run asks of an executor: submit, watch, cancel."""
+"""The interface of executors: submit, watch and cancel tasks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from xmcbench.processes.supervisor import Ending
 from xmcbench.progress import Report
 from xmcbench.runner.job import Job, Outcome
 
+#: Seconds between two polls of running tasks, and of work that other runs hold while none runs.
+POLL_S, IDLE_S = 0.05, 0.5
+
 
 @dataclass(frozen=True)
 class Needs:
-    """What a task takes while it runs. memory_bytes: its peak, as far as it is known, else 0."""
+    """The needs of a running task. memory_bytes: its peak, 0 if unknown."""
 
     threads: int = 1
     gpus: int = 0
@@ -26,7 +29,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Room:
-    """What an executor has. cores: of all its machines. cores_of_one, gpus_of_one: the most that one task can get."""
+    """The room of an executor. cores: of all machines. cores_of_one, gpus_of_one: the most that one task can get."""
 
     cores: int
     cores_of_one: int
@@ -35,7 +38,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a task ran, as records describe it."""
+    """The machine of a task, as records describe it."""
 
     hardware: Hardware
     packages: dict[str, str]
@@ -44,16 +47,13 @@ class Machine:
     @classmethod
     @cache
     def this(cls) -> Machine:
-        """The machine of this process."""
+        """Describe the machine of this process."""
         return cls(environment.hardware(), environment.packages(), environment.program())
 
 
 @dataclass(frozen=True)
 class Task:
-    """A job for a process. key: its name among the tasks of a run. log: what the process prints.
-
-    shares: names the work that tasks have in common, if any; best done where it is at hand.
-    """
+    """A job for a process. key: its name among the tasks of a run. log: the file of its output."""
 
     key: str
     job: Job
@@ -61,14 +61,13 @@ class Task:
     needs: Needs
     time_limit_s: float | None = None
     memory_limit_bytes: int | None = None
-    shares: str = ""
 
 
 @dataclass(frozen=True)
 class Ended:
     """A task that ended.
 
-    outcome: what its process wrote; None if it did not get so far. machine: where it ran; None is this machine.
+    outcome: None if its process did not write one. machine: None for this machine.
     """
 
     task: Task
@@ -77,30 +76,35 @@ class Ended:
     machine: Machine | None = None
 
 
+def is_pretrained(report: Report | None) -> bool:
+    """Return whether a running task is past its pre-training."""
+    return report is not None and report.phase not in ("load", "pretrain")
+
+
 class Executor(Protocol):
-    """Runs tasks, several at once, until it is left; what still runs then is canceled.
+    """Runs several tasks at a time until its block ends, when running tasks are canceled.
 
     Cells are isolated by ``runner.worker``, which is the same for every executor.
     """
 
     @property
     def room(self) -> Room:
-        """What all tasks together may take."""
+        """The room of all tasks together."""
 
     def fits(self, needs: Needs) -> bool:
-        """Whether a task with these needs would start now. One always does where nothing runs."""
+        """Return whether a task with these needs would start now. If nothing runs, it always does."""
 
     def submit(self, task: Task) -> None:
-        """Start a task. Raises StorageError where its files cannot be written."""
+        """Start a task. Raises StorageError if its files cannot be written."""
 
     def watch(self, timeout_s: float, files: Sequence[int] = ()) -> list[Ended]:
-        """The tasks that have ended; waits for one, for a descriptor of ``files`` to be readable, or for the time."""
+        """Return the tasks that have ended; wait for one, for a readable descriptor of ``files``, or the timeout."""
 
     def report(self, key: str) -> Report | None:
-        """How far a running task is; None where it has not said so."""
+        """Return the latest progress report of a running task."""
 
     def host(self, key: str) -> str | None:
-        """A name for the machine that a running task is on; None until it is on one."""
+        """Return a name of the machine of a running task; None until it has one."""
 
     def __enter__(self) -> Self: ...
 

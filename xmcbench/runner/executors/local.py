@@ -1,14 +1,15 @@
-"""Tasks as processes of this machine: as many at once as there are slots, cores, GPUs and memory for."""
+"""Tasks as processes of this machine, as many as its slots, cores, GPUs and memory allow."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from typing import Self
 
 from xmcbench.environment import available_memory, machine_cores, usable_cores
-from xmcbench.processes.supervisor import Ending, wait
+from xmcbench.processes.supervisor import wait
 from xmcbench.progress import Report
 from xmcbench.runner.executors.base import Ended, Needs, Room, Task
 from xmcbench.runner.executors.process import Process
@@ -18,10 +19,7 @@ from xmcbench.storage.temporary import scratch
 
 @dataclass(frozen=True)
 class Capacity:
-    """What the tasks of this machine may take together.
-
-    gpus: the number of each GPU, once for each task that it may have.
-    """
+    """The capacity of this machine for all tasks. gpus: each GPU number, once for every task that may share it."""
 
     slots: int
     cores: int
@@ -59,19 +57,19 @@ class Local:
         return Room(machine_cores(), usable_cores(), len(set(self._capacity.gpus)))
 
     def fits(self, needs: Needs) -> bool:
-        """Whether there is a slot, and the cores, GPUs and memory for it. Where nothing runs, there are."""
+        """Return whether a slot, cores, GPUs and memory are free; always if nothing runs."""
         running = self._running.values()
         if not running:
             return True
         if len(running) >= self._capacity.slots:
             return False
-        cores = self._capacity.cores - sum(each.task.needs.threads for each in running)
-        # What a cell is known to take in the end counts from its start.
-        promised = sum(max(0, each.task.needs.memory_bytes - each.process.supervised.memory_bytes) for each in running)
+        cores = self._capacity.cores - sum(other.task.needs.threads for other in running)
+        # The known peak of a cell counts from its start.
+        growth = (other.task.needs.memory_bytes - other.process.supervised.memory_bytes for other in running)
         return (
             needs.threads <= cores
             and needs.gpus <= len(self._free_gpus())
-            and needs.memory_bytes <= available_memory() - promised
+            and needs.memory_bytes <= available_memory() - sum(max(0, more) for more in growth)
         )
 
     def submit(self, task: Task) -> None:
@@ -83,32 +81,31 @@ class Local:
             self._running[task.key] = _Running(task, process, gpus, files.pop_all())
 
     def watch(self, timeout_s: float, files: Sequence[int] = ()) -> list[Ended]:
-        """The tasks that have ended, each with what its process wrote."""
-        if not (ended := self._ended()):
-            wait([each.process.supervised for each in self._running.values()], timeout_s, files)
-            ended = self._ended()
+        """Return the tasks that have ended, with the outcomes of their processes."""
+        if not (ended := self._take_ended()):
+            wait([running.process.supervised for running in self._running.values()], timeout_s, files)
+            ended = self._take_ended()
         return ended
 
     def report(self, key: str) -> Report | None:
-        """How far a task says it is."""
+        """Return the latest progress report of a task."""
         return self._running[key].process.report() if key in self._running else None
 
     def host(self, key: str) -> str:
-        """Always this machine."""
+        """Return a name for this machine."""
         return ""
 
-    def _ended(self) -> list[Ended]:
-        endings = [(each, each.process.look()) for each in self._running.values()]
-        return [self._taken(running, ending) for running, ending in endings if ending is not None]
-
-    def _taken(self, running: _Running, ending: Ending) -> Ended:
-        del self._running[running.task.key]
-        with running.files:
-            return Ended(running.task, running.process.outcome(), ending)
+    def _take_ended(self) -> list[Ended]:
+        ended = []
+        for running in [*self._running.values()]:
+            if ending := running.process.look():
+                del self._running[running.task.key]
+                with running.files:
+                    ended.append(Ended(running.task, running.process.outcome(), ending))
+        return ended
 
     def _free_gpus(self) -> tuple[str, ...]:
         free = list(self._capacity.gpus)
-        for each in self._running.values():
-            for gpu in each.gpus:
-                free.remove(gpu)
+        for gpu in chain.from_iterable(running.gpus for running in self._running.values()):
+            free.remove(gpu)
         return tuple(dict.fromkeys(free))

@@ -1,4 +1,4 @@
-"""The process of a task on the machine that runs it; the same whichever executor brought the task there."""
+"""The process of a task, for every executor."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from xmcbench.processes.secrets import without_secrets
 from xmcbench.processes.supervisor import Ending, Supervised
 from xmcbench.progress import Report
 from xmcbench.runner.executors.base import Task
-from xmcbench.runner.executors.servers import GPUS, Servers
-from xmcbench.runner.imports import before_a_fork
+from xmcbench.runner.executors.servers import GPUS, Servers, modules_to_preload
 from xmcbench.runner.job import Outcome
 
 _OUTCOME, _PROGRESS = "outcome.json", "progress.json"
@@ -31,8 +30,8 @@ _ATTENTION = {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1"}
 class Process:
     """The process of a task, in a folder of its own, which the caller removes.
 
-    gpus: the GPUs that it may use; without one it is told nothing. servers: what forks it; without them it is started
-    from scratch. Raises StorageError where its files cannot be written.
+    gpus: the GPUs that it may use; if empty, no variable is set. servers: the fork servers; without them it starts from
+    scratch. Raises StorageError if its files cannot be written.
     """
 
     def __init__(self, task: Task, folder: Path, gpus: Sequence[str], servers: Servers | None = None) -> None:
@@ -48,11 +47,13 @@ class Process:
             outcome,
             task.time_limit_s,
             task.memory_limit_bytes,
-            servers.server(before_a_fork(task.job.imports, bool(accelerators())), environment) if servers else None,
+            servers.server(modules_to_preload(task.job.imports, bool(accelerators())), environment)
+            if servers
+            else None,
         )
 
     def look(self) -> Ending | None:
-        """How it ended; None while it runs."""
+        """Return how it ended; None while it runs."""
         return self.supervised.look()
 
     def end(self) -> None:
@@ -60,23 +61,23 @@ class Process:
         self.supervised.end()
 
     def outcome(self) -> Outcome | None:
-        """What it wrote; None if it did not get so far."""
+        """Return the outcome that it wrote, if any."""
         try:
             return Outcome.read(self.folder / _OUTCOME)
-        except StorageError as error:  # the method's process wrote there, or broke what we wrote
+        except StorageError as error:  # the method wrote there
             return Outcome(status="failed", reason=str(error))
 
     def report(self) -> Report | None:
-        """How far it says it is."""
+        """Return its latest progress report."""
         return progress.read(self.folder / _PROGRESS)
 
 
 def _environment(folder: Path, threads: int, gpus: Sequence[str], secrets: Sequence[str]) -> dict[str, str]:
-    """The environment of a cell's process: the user's, with the named secrets only, and what we set."""
+    """Return the environment of a cell's process: the user's with only the named secrets, and our variables."""
     # Waiting threads sleep instead of spinning, which would slow a shared machine down.
     waiting = {"OMP_WAIT_POLICY": "PASSIVE"}
-    told = {**thread_variables(threads), progress.VARIABLE: str(folder / _PROGRESS)}
-    told |= {GPUS: ",".join(gpus)} if gpus else {}
+    ours = {**thread_variables(threads), progress.VARIABLE: str(folder / _PROGRESS)}
+    ours |= {GPUS: ",".join(gpus)} if gpus else {}
     # Hash order must not differ between two runs of one seed. Temporary files are removed when the cell ends.
-    told |= {"PYTHONHASHSEED": "0", "TMPDIR": str(folder)}
-    return {**waiting, **_ALLOCATION, **_ATTENTION, **without_secrets(secrets), **told}
+    ours |= {"PYTHONHASHSEED": "0", "TMPDIR": str(folder)}
+    return {**waiting, **_ALLOCATION, **_ATTENTION, **without_secrets(secrets), **ours}

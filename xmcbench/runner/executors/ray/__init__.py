@@ -1,1 +1,1 @@
-"""Cells on a Ray cluster. Nothing here is imported without ``--on ray``; ``driver`` is the executor."""
+"""Cells on a Ray cluster. No module is imported without ``--on ray``; ``driver`` is the executor."""

@@ -1,7 +1,4 @@
-"""What most cells import, and what takes long to find out.
-
-None of it is the code of a method, and nothing here depends on the cell.
-"""
+"""Imports of every cell, and a slow look-up, for the fork server. Nothing here depends on the cell or its method."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Evidence that changed code gives the same results: by canaries, or by running whole cells again.
 
 A change of code that changes no result, such as a renamed variable, makes every row of a method stale. Its canaries
-take seconds, and tell whether the stored outcomes come out again. With ``--full``, one cell is run for each method,
+take seconds, and show whether it still gives the stored outcomes. With ``--full``, one cell is run for each method,
 parameters, dataset and kind of supervision (without pairs, or with pairs), from scratch, and its ranks are compared
-with the stored ones. The cells share what they make, as those of one run do; nothing of the stored results is used.
+with the stored ranks. These cells share artifacts with each other, and none with the stored results.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from xmcbench.records.equivalence import (
     with_evidence,
     write_file,
 )
-from xmcbench.runner.canaries import run_all, stored_file
-from xmcbench.runner.canary_cells import canaries
-from xmcbench.runner.canary_outcomes import Stored, compare
-from xmcbench.runner.canary_protocol import StoredProtocol, compare_protocol, protocol_sources, run_protocol
+from xmcbench.runner.canaries.cells import canaries
+from xmcbench.runner.canaries.outcomes import Stored, compare
+from xmcbench.runner.canaries.protocol import StoredProtocol, compare_protocol, protocol_sources, run_protocol
+from xmcbench.runner.canaries.run import outcome_file, run_all
 from xmcbench.runner.execution import execute
-from xmcbench.runner.place import Limits, Place
 from xmcbench.runner.plan import plan_again
+from xmcbench.runner.target import Limits, Target
 from xmcbench.storage.canonical import canonical_json
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ MOST_OTHER_RANKS, LARGEST_CHANGE = 0.001, 0.0005
 
 @dataclass(frozen=True)
 class Group:
-    """Records that the rerun of one cell covers. The first one is run: the cheapest that this class of machine made."""
+    """Records that the rerun of one cell covers. The first is run: the cheapest from this class of machine."""
 
     records: tuple[Record, ...]
 
@@ -70,7 +70,7 @@ class Group:
 class Verdict:
     """The comparison of today's results of a method with stored ones.
 
-    before: source of the stored results. source: of today's code. outcome: how equal they are, or what differs.
+    before: source of the stored results. source: of today's code. outcome: how equal they are, or how they differ.
     """
 
     method: str
@@ -83,14 +83,14 @@ class Verdict:
         return f"{'confirmed' if self.is_equal else 'not confirmed'}: {self.outcome}"
 
 
-def changed_methods(registry: Registry, runs: Path) -> dict[str, str]:
-    """Return name -> source of today's code, where that is not known to give the stored outcomes of its canaries.
+def find_changed(registry: Registry, runs: Path) -> dict[str, str]:
+    """Return name -> source of today's code that is not known to give the stored outcomes of its canaries.
 
-    Names are those of methods with canaries, and of the code that makes ranks and figures. Raises StorageError.
+    The names are methods with canaries, ``ranks`` and ``metrics``. Raises StorageError.
     """
     equivalence = read_equivalence(runs)
-    stored = {name: Stored.read(stored_file(name)).source_sha256 for name in {one.method for one in canaries()}}
-    stored |= StoredProtocol.read(stored_file(PROTOCOL)).sources
+    stored = {name: Stored.read(outcome_file(name)).source_sha256 for name in {canary.method for canary in canaries()}}
+    stored |= StoredProtocol.read(outcome_file(PROTOCOL)).sources
     today = {**registry.sources(stored.keys() - PROTOCOL_NAMES), **protocol_sources()}
     return {
         name: today[name]
@@ -102,7 +102,7 @@ def changed_methods(registry: Registry, runs: Path) -> dict[str, str]:
 def run_canaries(sources: Mapping[str, str], jobs: int = 2) -> list[Verdict]:
     """Run the canaries of these names and compare them with the stored outcomes.
 
-    sources: as ``changed_methods`` returns them. jobs: processes at a time. Raises StorageError.
+    sources: as ``find_changed`` returns them. jobs: processes at a time. Raises StorageError.
     """
     verdicts = []
 
@@ -111,13 +111,13 @@ def run_canaries(sources: Mapping[str, str], jobs: int = 2) -> list[Verdict]:
         verdicts.append(Verdict(name, before, sources[name], not problems, outcome))
 
     if protocol := PROTOCOL_NAMES & sources.keys():
-        stored = StoredProtocol.read(stored_file(PROTOCOL))
+        stored = StoredProtocol.read(outcome_file(PROTOCOL))
         problems = compare_protocol(stored.outcome, run_protocol())
         for name in sorted(protocol):
             judge(name, stored.sources[name], 1, problems[name])
     methods = sources.keys() - PROTOCOL_NAMES
     for name, outcomes in run_all(methods, jobs).items() if methods else ():
-        of_method = Stored.read(stored_file(name))
+        of_method = Stored.read(outcome_file(name))
         differing = [f"{found.canary}: {found.what}" for found in compare(of_method.outcomes, outcomes)]
         skipped = [f"{canary}: skipped: {new.reason}" for canary, new in outcomes.items() if new.status == "skipped"]
         judge(name, of_method.source_sha256, len(outcomes), [*differing, *skipped])
@@ -147,13 +147,13 @@ def rerun(
 ) -> Verdict:
     """Run the first cell of a group again, and compare the ranks of its true pairs.
 
-    dataset: its name or folder. fresh: the runs folder in which it runs, empty but for other groups. Raises what
-    planning the cell raises, and StorageError if the stored ranks are missing.
+    dataset: its name or folder. fresh: the runs folder in which it runs, empty except for other groups. Raises as
+    planning the cell does, and StorageError if the stored ranks are missing.
     """
     before = group.records[0]
     planned = plan_again(before, dataset, registry, fresh)
     compute = before.environment.compute or Compute()
-    (after,) = execute(planned, Place(fresh, limits or Limits(), compute))
+    (after,) = execute(planned, Target(fresh, limits or Limits(), compute))
     verdict = partial(Verdict, before.cell.method, before.method.source_sha256, after.method.source_sha256)
     if not after.ok:
         return verdict(False, f"{after.status}: {after.reason}")

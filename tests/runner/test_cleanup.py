@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from xmcbench.records import Store
-from xmcbench.runner.executors.ray import errand
-from xmcbench.runner.leftovers import sweep
+from xmcbench.runner.cleanup import sweep
+from xmcbench.runner.executors.ray import remote_task
 from xmcbench.storage.locks import temporary_name
 from xmcbench.storage.temporary import folder_in, temporary_path
 
@@ -29,7 +29,7 @@ def of_a_run(folder):
 
 
 def of_a_cluster(_):
-    errand._clean_up.__wrapped__()
+    remote_task._clean_up.__wrapped__()
 
 
 @pytest.mark.parametrize("command", [of_a_run, of_a_cluster])

@@ -1,4 +1,4 @@
-"""The cells that canaries are: their definitions, their data and the models that are made for them."""
+"""The cells of canaries: their definitions, their data and their models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from xmcbench.errors import DataError
-from xmcbench.runner.canary_models import make
+from xmcbench.runner.canaries.models import make
 from xmcbench.storage.reading import read_text
 from xmcbench.storage.shipped import find_shipped
 from xmcbench.texts import Texts
@@ -22,7 +22,7 @@ from xmcbench.texts import Texts
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-#: The file of the definitions, and what of it is no method.
+#: The file of the definitions, and its tables that are no methods.
 _FILE, _OTHERS = "canaries.toml", ("shared", "models")
 #: A parameter that begins with this names a model that is made for the canary.
 _MADE = "made:"
@@ -32,8 +32,8 @@ class Canary(Struct, frozen=True, forbid_unknown_fields=True):
     """A cell: a method and its parameters, without pairs (``ez``) or with them (``full``).
 
     needs: packages besides those of the method, by the names of their imports. processes, threads: of the cell.
-    constants: of modules below ``xmcbench.methods``, with smaller values than they have, so that few texts take the
-    path of many. slack: the tolerance of its scores and losses, see ``xmcbench.runner.canary_outcomes.compare``.
+    constants: of modules below ``xmcbench.methods``, with smaller values, so that few texts take the path of many.
+    slack: the tolerance of its scores and losses, see ``xmcbench.runner.canaries.outcomes.compare``.
     """
 
     method: str
@@ -47,7 +47,7 @@ class Canary(Struct, frozen=True, forbid_unknown_fields=True):
     slack: float = 0.002
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters of the method, with the paths of models that are made for the canary."""
+        """Return the parameters of the method, with the paths of models that are made for the canary."""
         return {name: _path(value) for name, value in self.values.items()}
 
 
@@ -72,7 +72,7 @@ class Data(Struct, frozen=True, forbid_unknown_fields=True):
     test: tuple[Row, ...]
 
     def texts(self) -> tuple[Texts, Texts, Texts]:
-        """The texts of training instances, labels and test instances."""
+        """Return the texts of training instances, labels and test instances."""
         train, labels, test = (
             Texts.from_lists([row.title for row in side], [row.content for row in side], [row.uid for row in side])
             for side in (self.train, self.labels, self.test)
@@ -80,7 +80,7 @@ class Data(Struct, frozen=True, forbid_unknown_fields=True):
         return train, labels, test
 
     def pairs(self, side: Literal["train", "test"]) -> csr_matrix:
-        """The pairs of the training or the test instances: binary CSR float32."""
+        """Return the pairs of the training or the test instances: binary CSR float32."""
         from scipy.sparse import csr_matrix
 
         rows = self.train if side == "train" else self.test
@@ -90,14 +90,14 @@ class Data(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def canaries(methods: Collection[str] | None = None) -> list[Canary]:
-    """All canaries, or those of the named methods, in the order of their file. Raises DataError."""
+    """Return all canaries, or those of the named methods, in the order of their file. Raises DataError."""
     tables = {name: table for name, table in _file().items() if name not in _OTHERS}
     chosen = [method for method in tables if methods is None or method in methods]
     return [_canary(method, name, table) for method in chosen for name, table in tables[method].items()]
 
 
 def canary_folder() -> Path:
-    """The folder with definitions, data and outcomes. Raises DataError where it is missing."""
+    """Return the folder with definitions, data and outcomes. Raises DataError if it is missing."""
     found = find_shipped("leaderboards/canaries")
     if found is None:
         raise DataError("the folder leaderboards/canaries is missing", "install xmcbench again")
@@ -106,7 +106,7 @@ def canary_folder() -> Path:
 
 @cache
 def data() -> Data:
-    """The data set, read once. Raises DataError."""
+    """Read the data set, once. Raises DataError."""
     file = canary_folder() / "texts.json"
     try:
         return msgspec.json.decode(read_text(file), type=Data)
@@ -115,7 +115,7 @@ def data() -> Data:
 
 
 def _canary(method: str, name: str, table: Mapping[str, Any]) -> Canary:
-    """A canary from its table: what is no field of it is a parameter, and ``shared`` names a table with more."""
+    """Read a canary from its table: keys that are no fields are parameters, and ``shared`` names a table with more."""
     try:
         shared = _file()["shared"][table["shared"]] if "shared" in table else {}
         given = {key: value for key, value in {**shared, **table}.items() if key != "shared"}
@@ -137,12 +137,12 @@ def _file() -> dict[str, Any]:
 
 @cache
 def _models() -> TemporaryDirectory[str]:
-    """The folder of the models that this process has made."""
+    """Make the folder of the models of this process."""
     return TemporaryDirectory(prefix="xmcbench-canaries-")
 
 
 def _path(value: object) -> object:
-    """A value of a parameter; the path of a model where it names one that is made for canaries."""
+    """Return the value of a parameter; the path of a model if it names one that is made for canaries."""
     if not isinstance(value, str) or not value.startswith(_MADE):
         return value
     name = value.removeprefix(_MADE)

@@ -1,10 +1,6 @@
-"""Canaries: tiny fixed cells of every built-in method, whose outcomes say whether changed code gives other results.
+"""Runs of canaries, each in a process of its own.
 
-A canary is a method with parameters that lead it through one path of its code, on 238 training texts. Its outcome, the
-ranks of the true pairs, the best scores and the losses, is stored in ``leaderboards/canaries``. Code with the stored
-outcomes is taken to give the results that the older code gave.
-
-    differences = compare(Stored.read(stored_file("ict")).outcomes, run_all(["ict"])["ict"])
+differences = compare(Stored.read(outcome_file("ict")).outcomes, run_all(["ict"])["ict"])
 """
 
 from __future__ import annotations
@@ -27,8 +23,8 @@ from xmcbench.environment import Compute, hardware, package_versions, thread_var
 from xmcbench.errors import DataError, Unavailable, summarize
 from xmcbench.metrics import TruePairs, true_ranks
 from xmcbench.plugins.loading import load
-from xmcbench.runner.canary_cells import Canary, canaries, canary_folder, data
-from xmcbench.runner.canary_outcomes import CanaryOutcome, Stored
+from xmcbench.runner.canaries.cells import Canary, canaries, canary_folder, data
+from xmcbench.runner.canaries.outcomes import CanaryOutcome, Stored
 from xmcbench.runner.parts import identity
 from xmcbench.runner.prediction import Phases, predict
 from xmcbench.storage.artifacts import Artifacts
@@ -37,12 +33,12 @@ from xmcbench.topk import TopK
 
 #: Labels that are predicted for each text.
 _DEPTH = 20
-#: What canaries find in their environment, besides the number of threads.
+#: The environment of canaries, besides the number of threads.
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def run_all(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, dict[str, CanaryOutcome]]:
-    """The outcomes of all canaries, or of those of the named methods, by method and name.
+    """Return the outcomes of all canaries, or of the named methods, by method and name.
 
     jobs: processes at a time. They are spawned: a script that calls this needs ``if __name__ == "__main__"``.
     """
@@ -62,29 +58,26 @@ def run_all(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, 
 
 
 def store(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, dict[str, CanaryOutcome]]:
-    """Run canaries and write their outcomes, a file for each method; returns what ``run_all`` does.
-
-    Raises StorageError.
-    """
+    """Run canaries, write their outcomes, a file for each method, and return them. Raises StorageError."""
     found = run_all(methods, jobs)
     for method, outcomes in found.items():
         kind = load(method)
         imports = ["numpy", "scipy", "pyarrow", *kind.packages]
         today = datetime.now(UTC).date().isoformat()
         facts = (method, source_of(kind).digest, today, hardware().processor, package_versions(imports))
-        Stored(*facts, outcomes).write(stored_file(method))
+        Stored(*facts, outcomes).write(outcome_file(method))
     return found
 
 
-def stored_file(method: str) -> Path:
-    """The file of the outcomes of a method's canaries, which may not exist. Raises DataError without its folder."""
+def outcome_file(method: str) -> Path:
+    """Return the file of the outcomes of a method's canaries, which may not exist. Raises DataError."""
     return canary_folder() / f"{method}.json"
 
 
 def run(canary: Canary) -> CanaryOutcome:
-    """The outcome of a canary, in this process, on the CPU.
+    """Run a canary in this process, on the CPU.
 
-    What cannot run here is ``skipped``, and a method that raises anything else has ``failed``: both with the reason.
+    A canary that cannot run here is ``skipped``, and one whose method raises another error has ``failed``.
     """
     packages = (*load(canary.method).packages, *canary.needs)
     lacking = [package for package in packages if find_spec(package) is None]
@@ -134,12 +127,12 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _threads(threads: int) -> Iterator[None]:
-    """So many threads, in torch also where it has read its variable before."""
+    """Set the number of threads, in torch also after it has read its variable."""
     # numba refuses another number in its variable once it has started threads.
-    told = {name: value for name, value in thread_variables(threads).items() if name != "NUMBA_NUM_THREADS"}
+    variables = {name: value for name, value in thread_variables(threads).items() if name != "NUMBA_NUM_THREADS"}
     torch = sys.modules.get("torch")
     before = torch.get_num_threads() if torch else 0
-    with _environment(told):
+    with _environment(variables):
         if torch:
             torch.set_num_threads(threads)
         try:
@@ -151,7 +144,7 @@ def _threads(threads: int) -> Iterator[None]:
 
 @contextmanager
 def _constants(values: Mapping[str, Any]) -> Iterator[None]:
-    """Constants of modules of methods with other values, also where they are the defaults of keywords."""
+    """Replace constants in modules of methods, including defaults of keywords."""
     changed: list[tuple[dict[str, Any], str, Any]] = []
     try:
         for path, value in values.items():
@@ -159,7 +152,7 @@ def _constants(values: Mapping[str, Any]) -> Iterator[None]:
             names = vars(import_module(f"xmcbench.methods.{module}"))
             if name not in names:
                 raise DataError(f"canaries.toml names the constant {path}, which does not exist", "write its new name")
-            for defaults, keyword in [(names, name), *_defaults(names, names[name])]:
+            for defaults, keyword in [(names, name), *_find_defaults(names, names[name])]:
                 changed.append((defaults, keyword, defaults[keyword]))
                 defaults[keyword] = value
         yield
@@ -168,9 +161,9 @@ def _constants(values: Mapping[str, Any]) -> Iterator[None]:
             defaults[keyword] = before
 
 
-def _defaults(names: Mapping[str, Any], constant: object) -> list[tuple[dict[str, Any], str]]:
-    """The defaults of keywords, in the functions and classes of a module, that are this object."""
-    owners = [names, *(vars(each) for each in names.values() if isinstance(each, type))]
-    functions = [each for owner in owners for each in owner.values() if isinstance(each, FunctionType)]
-    tables = [each.__kwdefaults__ or {} for each in functions]
+def _find_defaults(names: Mapping[str, Any], constant: object) -> list[tuple[dict[str, Any], str]]:
+    """Return the defaults of keywords, in the functions and classes of a module, that are this object."""
+    owners = [names, *(vars(kind) for kind in names.values() if isinstance(kind, type))]
+    functions = [value for owner in owners for value in owner.values() if isinstance(value, FunctionType)]
+    tables = [function.__kwdefaults__ or {} for function in functions]
     return [(table, keyword) for table in tables for keyword, default in table.items() if default is constant]

@@ -4,15 +4,15 @@ from itertools import pairwise
 
 import pytest
 
-from xmcbench.runner import waiting
-from xmcbench.runner.waiting import Waits
+from xmcbench.runner import backoff
+from xmcbench.runner.backoff import Backoff
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that a test sets."""
     time = [1000.0]
-    monkeypatch.setattr(waiting.time, "monotonic", lambda: time[0])
+    monkeypatch.setattr(backoff.time, "monotonic", lambda: time[0])
     return time
 
 
@@ -22,15 +22,15 @@ def questions(waits, names, clock, seconds, step=0.25):
     end = clock[0] + seconds
     while clock[0] < end:
         for name in names:
-            if waits.due(name):
+            if waits.is_due(name):
                 asked[name].append(clock[0])
-                waits.busy(name)
+                waits.fail(name)
         clock[0] += step
     return asked
 
 
 def test_the_longer_the_wait_the_rarer_the_questions(clock):
-    (times,) = questions(Waits(), ["a"], clock, 3600).values()
+    (times,) = questions(Backoff(), ["a"], clock, 3600).values()
     pauses = [after - before for before, after in pairwise(times)]
     assert pauses[0] == 0.5
     assert pauses == sorted(pauses)
@@ -41,18 +41,18 @@ def test_the_longer_the_wait_the_rarer_the_questions(clock):
 
 
 def test_a_thousand_waits_ask_no_more_than_forty_times_a_second(clock):
-    asked = questions(Waits(), [f"cell {number}" for number in range(1000)], clock, 300)
+    asked = questions(Backoff(), [f"cell {number}" for number in range(1000)], clock, 300)
     total = sum(map(len, asked.values()))
     assert total <= 1000 + 40 * 300 * 1.1
     assert all(len(times) > 5 for times in asked.values())  # none is forgotten
 
 
 def test_what_is_free_again_is_asked_for_at_once(clock):
-    waits = Waits()
+    waits = Backoff()
     questions(waits, ["a"], clock, 600)
-    assert not waits.due("a")
-    assert waits.due("b")
-    waits.free("a")
-    assert waits.due("a")
+    assert not waits.is_due("a")
+    assert waits.is_due("b")
+    waits.succeed("a")
+    assert waits.is_due("a")
     (times,) = questions(waits, ["a"], clock, 1.0).values()
     assert times[1] - times[0] == 0.5

@@ -1,4 +1,4 @@
-"""The canary of the protocol: ranks of fixed predictions under every filter, and all figures that follow from them."""
+"""The canary of the protocol: ranks of fixed predictions under every filter, and all figures from them."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class ProtocolOutcome(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoredProtocol(Struct, frozen=True, forbid_unknown_fields=True):
-    """The stored outcome, and the sources that gave it by name: of ranks and of metrics."""
+    """The stored outcome, and the sources of ranks and metrics that gave it, by name."""
 
     sources: dict[str, str]
     outcome: ProtocolOutcome
 
     @classmethod
     def read(cls, file: Path) -> StoredProtocol:
-        """Read a file that ``store_protocol`` wrote. Raises StorageError."""
+        """Read a file of ``store_protocol``. Raises StorageError."""
         try:
             return msgspec.json.decode(read_bytes(file), type=cls)
         except (OSError, ValueError) as error:
@@ -51,7 +51,7 @@ class StoredProtocol(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def protocol_sources() -> dict[str, str]:
-    """Return the source of today's code of ranks and of metrics, by name."""
+    """Return the sources of today's code of ranks and of metrics, by name."""
     return {RANKS: ranks_digest(), METRICS: metrics_digest()}
 
 
@@ -84,7 +84,7 @@ def run_protocol() -> ProtocolOutcome:
 
 
 def compare_protocol(stored: ProtocolOutcome, new: ProtocolOutcome) -> dict[str, list[str]]:
-    """Return what differs, for ranks and for metrics: a line each."""
+    """Return the differences, a line each, for ranks and for metrics."""
     other = [f"ranks under the filter {name}" for name in stored.ranks if stored.ranks[name] != new.ranks.get(name)]
     changed = [
         f"{metric} under the filter {name}: {value[0]:.6f} has changed"
@@ -101,7 +101,7 @@ def store_protocol(file: Path) -> None:
 
 
 def _matrix(order: np.ndarray, first: int) -> Any:
-    """Two labels for each row, binary CSR float32 [rows, labels]."""
+    """Return two labels for each row, binary CSR float32 [rows, labels]."""
     from scipy.sparse import csr_matrix
 
     columns = order[:, first : first + _REMOVED].ravel()

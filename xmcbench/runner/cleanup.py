@@ -1,4 +1,4 @@
-"""What runs that were killed left behind."""
+"""Removal of the remains of killed runs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def sweep(store: Store) -> None:
-    """Remove what was left on this machine and in a runs folder: files that were being written, dead claims."""
+    """Remove remains on this machine and in a runs folder: unfinished files, and claims of dead processes."""
     sweep_machine()
     store.sweep()
 
 
 def sweep_machine() -> None:
-    """Remove what was left on this machine: processes, temporary folders, and what is half made in the cache."""
+    """Remove remains on this machine: processes, temporary folders, and unfinished work in the cache."""
     kill_orphans()
     sweep_scratch()
     sweep_store(cache_root())

@@ -1,7 +1,7 @@
 """Tiny models for canaries: checkpoints, cross-encoders, static embeddings and files of word vectors.
 
-Their numbers are drawn by numpy, whose uniform numbers are the same on every machine and in every version. Their words
-are those of the texts of the canaries.
+Their weights are drawn by numpy, whose uniform numbers are the same on every machine and in every version. Their words
+are from the texts of the canaries.
 """
 
 from __future__ import annotations
@@ -39,25 +39,27 @@ def make(description: Mapping[str, Any], texts: Iterable[str], path: Path) -> No
 
 
 def _words(texts: Iterable[str]) -> list[str]:
-    """The most frequent words in lower case, then by spelling."""
+    """Return the most frequent words in lower case, then by spelling."""
     counts = Counter(word for text in texts for word in re.findall(r"\w+|[^\w\s]", text.lower()))
     return sorted(counts, key=lambda word: (-counts[word], word))[:_WORDS]
 
 
 def _write_vectors(written_as: str, words: list[str], path: Path) -> None:
-    """Vectors of the words in the format of GloVe, or of word2vec as text or binary; the second one is compressed."""
+    """Write word vectors in the format of GloVe, word2vec text (compressed), or word2vec binary."""
     vectors = np.random.default_rng(1).random((len(words), 8), np.float32) - np.float32(0.5)
     header = b"" if written_as == "glove" else f"{len(words)} {vectors.shape[1]}\n".encode()
     lines = []
     for word, vector in zip(words, vectors, strict=True):
-        numbers = vector.tobytes() if written_as == "binary" else " ".join(f"{each:.6f}" for each in vector).encode()
+        numbers = (
+            vector.tobytes() if written_as == "binary" else " ".join(f"{number:.6f}" for number in vector).encode()
+        )
         lines.append(word.encode() + b" " + numbers + b"\n")
     content = header + b"".join(lines)
     path.write_bytes(gzip.compress(content) if written_as == "word2vec" else content)
 
 
 def _save_transformer(kind: str, description: Mapping[str, Any], words: list[str], folder: Path) -> None:
-    """A transformer; with modules of sentence-transformers behind it where any are described."""
+    """Save a transformer, with the described modules of sentence-transformers, if any."""
     import transformers
 
     transformers.utils.logging.disable_progress_bar()  # it would write to stderr
@@ -94,7 +96,7 @@ def _save_transformer(kind: str, description: Mapping[str, Any], words: list[str
 
 
 def _tokenizer(words: list[str], special: list[str]) -> Tokenizer:
-    """Words as WordPiece splits them: into whole words, pieces at their beginning, and letters."""
+    """Return a WordPiece tokenizer of words, their beginnings, and letters."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     letters = sorted({letter for word in words for letter in word})
@@ -108,7 +110,7 @@ def _tokenizer(words: list[str], special: list[str]) -> Tokenizer:
 
 
 def _draw(network: nn.Module, seed: int) -> None:
-    """Replace all weights: uniform ones of a fitting size for matrices, 1 for scales, next to 0 for biases."""
+    """Replace all weights: uniform numbers of a fitting size in matrices, near 1 in scales, near 0 in biases."""
     import torch
 
     random = np.random.default_rng(seed)
@@ -116,7 +118,7 @@ def _draw(network: nn.Module, seed: int) -> None:
         for name, weight in sorted(network.named_parameters()):
             drawn = 2 * random.random(tuple(weight.shape), np.float32) - 1
             if weight.dim() > 1:
-                # What all texts have in common, their places, counts less than their words.
+                # Positions, which all texts have in common, count less than words.
                 share = 0.2 if "position" in name or "type" in name else 1.0
                 drawn *= np.float32(share * (3 / weight.shape[-1]) ** 0.5)
             else:
@@ -125,14 +127,14 @@ def _draw(network: nn.Module, seed: int) -> None:
 
 
 def _write_modules(description: Mapping[str, Any], folder: Path) -> None:
-    """The files of sentence-transformers, where a pooling is described; without it the transformer stays alone."""
+    """Write the files of sentence-transformers, if a pooling is described."""
     if "pooling" not in description:
         return
     pooling, modules = description["pooling"], [("", "Transformer"), ("1_Pooling", "Pooling")]
     _write(folder / "1_Pooling" / "config.json", {"embedding_dimension": _WIDTH, **pooling})
     width = _WIDTH * max(1, len(pooling["pooling_mode"]) if isinstance(pooling.get("pooling_mode"), list) else 1)
-    for place, layer in enumerate(description.get("layers", []), 2):
-        path = f"{place}_{layer['kind']}"
+    for number, layer in enumerate(description.get("layers", []), 2):
+        path = f"{number}_{layer['kind']}"
         modules.append((path, layer["kind"]))
         if layer["kind"] == "Dense":
             _write_dense(layer, width, folder / path)
@@ -141,8 +143,8 @@ def _write_modules(description: Mapping[str, Any], folder: Path) -> None:
             _write(folder / path / "config.json", {})
     kinds = "sentence_transformers.models"
     listed = [
-        {"idx": place, "name": str(place), "path": path, "type": f"{kinds}.{kind}"}
-        for place, (path, kind) in enumerate(modules)
+        {"idx": number, "name": str(number), "path": path, "type": f"{kinds}.{kind}"}
+        for number, (path, kind) in enumerate(modules)
     ]
     _write(folder / "modules.json", listed)
     _write(folder / "config_sentence_transformers.json", description.get("model", {}))
@@ -152,7 +154,7 @@ def _write_modules(description: Mapping[str, Any], folder: Path) -> None:
 def _write_dense(layer: Mapping[str, Any], width: int, folder: Path) -> None:
     from safetensors.numpy import save_file
 
-    content = {"in_features": width, "bias": True, **{name: each for name, each in layer.items() if name != "kind"}}
+    content = {"in_features": width, "bias": True, **{name: value for name, value in layer.items() if name != "kind"}}
     _write(folder / "config.json", content)
     random = np.random.default_rng(3)
     weights: dict[str, tuple[int, ...]] = {"linear.weight": (layer["out_features"], width)}
@@ -167,7 +169,7 @@ def _write(file: Path, content: object) -> None:
 
 
 def _save_static(kind: str, description: Mapping[str, Any], words: list[str], folder: Path) -> None:
-    """A table of words; as model2vec saves it, or as one route of a Router whose other one is a transformer."""
+    """Save a table of words, as model2vec does, or as a route of a Router whose other route is a transformer."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Router
     from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, Transformer

@@ -1,4 +1,4 @@
-"""Outcomes of canaries: what is kept of one, the files that have them, and how two are compared."""
+"""Outcomes of canaries: their content, their files, and their comparison."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from xmcbench.topk import TopK
 
 #: Labels of a text that are kept, and significant digits of their scores.
 _KEPT, _DIGITS = 5, 7
-#: Share of the labels, and of the ranks, that may be others although nothing changed: near ties fall otherwise on
-#: another processor. Where the tolerance of the scores is larger, twice that.
+#: Share of the labels, and of the ranks, that may differ because near ties depend on the processor; or twice the
+#: tolerance of the scores, if that is larger.
 _MOVED = 0.02
 #: Losses are rounded to five places.
 _ROUNDING = 2e-5
 
 
 class CanaryOutcome(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a canary gave.
+    """The outcome of a canary.
 
-    ranks: of the true pairs, 0 beyond the last place. losses: of each training that the notes have, "step loss ..." for
-    each point of its curve. top: of each test text the best labels and their scores, as "8:0.91 3:0.5". tolerance: see
-    ``compare``. reason: why there is nothing else, where the status is not ``ok``.
+    ranks: of the true pairs, 0 beyond the last rank. losses: of each training in the notes, "step loss ..." for each
+    point of its curve. top: the best labels of each test text and their scores, as "8:0.91 3:0.5". tolerance: see
+    ``compare``. reason: of a status that is not ``ok``.
     """
 
     status: Literal["ok", "failed", "skipped"] = "ok"
@@ -43,20 +43,19 @@ class CanaryOutcome(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     @classmethod
     def of(cls, found: TopK, ranks: np.ndarray, notes: Mapping[str, object], tolerance: float) -> CanaryOutcome:
-        """The outcome of predictions, the ranks of the true pairs and the notes of a method."""
+        """Return the outcome of predictions, the ranks of the true pairs and the notes of a method."""
         rows = zip(found.indices[:, :_KEPT].tolist(), found.scores[:, :_KEPT].tolist(), strict=True)
         top = tuple(
             " ".join(f"{label}:{score:.{_DIGITS}g}" for label, score in zip(*row, strict=True) if label >= 0)
             for row in rows
         )
-        return cls(tolerance=tolerance, ranks=" ".join(map(str, ranks.tolist())), losses=_losses(notes), top=top)
+        return cls(
+            tolerance=tolerance, ranks=" ".join(map(str, ranks.tolist())), losses=_extract_losses(notes), top=top
+        )
 
 
 class Stored(Struct, frozen=True, forbid_unknown_fields=True):
-    """The outcomes of a method's canaries: by which source, when, and on which processor and packages they were made.
-
-    source_sha256: of the method alone, without the methods that it uses.
-    """
+    """The outcomes of a method's canaries, and their origin. source_sha256: of the method without its parts."""
 
     method: str
     source_sha256: str
@@ -67,7 +66,7 @@ class Stored(Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def read(cls, file: Path) -> Stored:
-        """Read what ``write`` wrote. Raises StorageError."""
+        """Read a file of ``write``. Raises StorageError."""
         try:
             return msgspec.json.decode(read_bytes(file), type=cls)
         except FileNotFoundError:
@@ -76,7 +75,7 @@ class Stored(Struct, frozen=True, forbid_unknown_fields=True):
             raise StorageError(f"cannot read the outcomes of canaries in {file}: {error}") from error
 
     def write(self, file: Path) -> None:
-        """Write a file with a line for each test text, so that a change can be read."""
+        """Write a file with a line for each test text, so that diffs can be read."""
         usual = msgspec.to_builtins(CanaryOutcome())
         outcomes = {
             name: {key: value for key, value in msgspec.to_builtins(outcome).items() if value != usual[key]}
@@ -88,7 +87,7 @@ class Stored(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Difference(Struct, frozen=True):
-    """What differs in a canary. size: how many times the tolerance, infinite for what has none."""
+    """A difference in a canary. size: as a multiple of the tolerance; infinite without a tolerance."""
 
     canary: str
     what: str
@@ -96,11 +95,11 @@ class Difference(Struct, frozen=True):
 
 
 def compare(stored: Mapping[str, CanaryOutcome], new: Mapping[str, CanaryOutcome]) -> list[Difference]:
-    """The canaries whose outcome is another one than that stored; those that were skipped now are left out.
+    """Return the canaries whose outcome differs from the stored one, without canaries that were skipped now.
 
-    Rounding differs between processors, so scores may differ by ``tolerance`` times the standard deviation of all
-    stored scores, place by place, and losses by ``tolerance`` times what they are. A label may be another one where its
-    score is as near to that of the next place, and this in few places; ranks may differ where these labels do.
+    Rounding depends on the processor, so the score at each rank may differ by ``tolerance`` times the standard
+    deviation of all stored scores, and a loss by the fraction ``tolerance``. A few labels may differ if their scores
+    are as near to those of the next rank; as many ranks of true pairs may differ.
     """
     found = []
     for name in {**stored, **new}:
@@ -113,16 +112,16 @@ def compare(stored: Mapping[str, CanaryOutcome], new: Mapping[str, CanaryOutcome
         elif new[name].status == "failed":
             found.append(Difference(name, f"it failed: {new[name].reason}", math.inf))
         else:
-            parts = list(_differences(stored[name], new[name]))
+            parts = list(_compare(stored[name], new[name]))
             if parts:
                 found.append(Difference(name, ", ".join(what for what, _ in parts), max(size for _, size in parts)))
     return found
 
 
-def _differences(stored: CanaryOutcome, new: CanaryOutcome) -> Iterator[tuple[str, float]]:
-    """What exceeds the tolerance, in words and as a multiple of it."""
+def _compare(stored: CanaryOutcome, new: CanaryOutcome) -> Iterator[tuple[str, float]]:
+    """Yield the differences beyond the tolerance, in words and as a multiple of it."""
     most = max(_MOVED, 2 * new.tolerance)
-    (labels, scores), (other_labels, other_scores) = _table(stored.top), _table(new.top)
+    (labels, scores), (other_labels, other_scores) = _parse(stored.top), _parse(new.top)
     if labels.shape != other_labels.shape or ((labels < 0) != (other_labels < 0)).any():
         yield "other texts have predictions, or another number", math.inf
         return
@@ -132,7 +131,7 @@ def _differences(stored: CanaryOutcome, new: CanaryOutcome) -> Iterator[tuple[st
     if far > 1:
         yield f"scores by {far * new.tolerance:.2g} of their deviation", far
     moved = labels != other_labels
-    filled = np.where(there, scores, -1e30)  # far from every score; behind the last place any label could be near
+    filled = np.where(there, scores, -1e30)  # far from every score
     near = np.abs(np.diff(filled, axis=1, append=filled[:, -1:])) <= 2 * unit
     near[:, 1:] |= near[:, :-1]
     if (moved & there & ~near).any():
@@ -143,14 +142,14 @@ def _differences(stored: CanaryOutcome, new: CanaryOutcome) -> Iterator[tuple[st
     others = sum(rank != other for rank, other in zip(ranks, other_ranks, strict=True))
     if others > math.ceil(most * len(ranks)):
         yield f"{others} ranks of {len(ranks)}", others / (most * len(ranks))
-    yield from _of_losses(stored, new)
+    yield from _compare_losses(stored, new)
 
 
-def _of_losses(stored: CanaryOutcome, new: CanaryOutcome) -> Iterator[tuple[str, float]]:
+def _compare_losses(stored: CanaryOutcome, new: CanaryOutcome) -> Iterator[tuple[str, float]]:
     for name in sorted({*stored.losses, *new.losses}):
         before, after = (
-            np.array([float(number) for number in each.losses.get(name, "").replace(",", " ").split()])
-            for each in (stored, new)
+            np.array([float(number) for number in outcome.losses.get(name, "").replace(",", " ").split()])
+            for outcome in (stored, new)
         )
         if before.shape != after.shape:
             yield f"the number of losses of {name}", math.inf
@@ -160,18 +159,18 @@ def _of_losses(stored: CanaryOutcome, new: CanaryOutcome) -> Iterator[tuple[str,
                 yield f"losses of {name} by {far * new.tolerance:.2g} of what they are", far
 
 
-def _table(top: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Labels, int64 [N, places], -1 for none, and scores, float64; 0 for none."""
+def _parse(top: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels, int64 [N, ranks], -1 for none, and scores, float64; 0 for none."""
     labels, scores = np.full((len(top), _KEPT), -1), np.zeros((len(top), _KEPT))
     for row, line in enumerate(top):
-        for place, entry in enumerate(line.split()):
+        for rank, entry in enumerate(line.split()):
             label, _, score = entry.partition(":")
-            labels[row, place], scores[row, place] = int(label), float(score)
+            labels[row, rank], scores[row, rank] = int(label), float(score)
     return labels, scores
 
 
-def _losses(notes: Mapping[str, Any]) -> dict[str, str]:
-    """The curves of the trainings, by the name of the note; and the losses of GloVe, one an epoch."""
+def _extract_losses(notes: Mapping[str, Any]) -> dict[str, str]:
+    """Return the curves of the trainings, by the name of the note; and the losses of GloVe, one per epoch."""
     curves = {name: note["curve"] for name, note in notes.items() if isinstance(note, Mapping) and "curve" in note}
     if "loss" in notes:
         curves["loss"] = list(enumerate(notes["loss"], 1))

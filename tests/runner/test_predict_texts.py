@@ -7,10 +7,10 @@ from xmcbench import Texts, Unavailable
 from xmcbench.errors import MethodError, StorageError
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store, store
-from xmcbench.runner.fitting import predict_texts
-from xmcbench.runner.place import Place
 from xmcbench.runner.plan import plan
+from xmcbench.runner.predict_texts import predict_texts
 from xmcbench.runner.rows import Request
+from xmcbench.runner.target import Target
 from xmcbench.setting import Setting
 from xmcbench.storage import temporary
 
@@ -45,7 +45,7 @@ def asked(at_hand, plugin, tiny, tmp_path):
     def ask(method, k, **parameters):
         request = Request(str(tiny), Setting.of("ez"), methods=[method], overrides={method: parameters})
         (cell,) = plan([request], registry, store).cells
-        return predict_texts(cell, Place(store), TEXTS, k)
+        return predict_texts(cell, Target(store), TEXTS, k)
 
     ask.store = store
     return ask
