@@ -135,7 +135,7 @@ def _methods() -> str:
 
 
 def _origin(text: str) -> str:
-    """Where the values of a preset come from: a sentence, or the commands by which they were chosen."""
+    """Return the origin of the values of a preset: a sentence, or the commands by which they were chosen."""
     return f"\n\n```text\n{text}\n```" if text.startswith("xmcbench ") else f" {text}."
 
 

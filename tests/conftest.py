@@ -29,7 +29,7 @@ from xmcbench.records.record import (
     RanksFacts,
     SubsetFacts,
 )
-from xmcbench.records.standing import metrics_digest, ranks_digest
+from xmcbench.records.staleness import metrics_digest, ranks_digest
 from xmcbench.runner.executors import local
 from xmcbench.runner.executors.servers import Servers
 from xmcbench.setting import Setting

@@ -5,7 +5,7 @@ import pytest
 
 from xmcbench import UsageError
 from xmcbench.choice import choices
-from xmcbench.records import Standing
+from xmcbench.records import Staleness
 from xmcbench.results import Ablated, Coverage, Results
 from xmcbench.setting import Setting
 
@@ -77,10 +77,10 @@ def test_a_problem_says_nothing_twice(record, altered, tmp_path, last, said):
 def test_a_row_has_its_problems_in_each_dataset_by_itself(two, altered):
     tiny, other = two("a")
     fresh = altered(other, (("method", "source_sha256"), "f" * 64))
-    standing = Standing({"a": "f" * 64})
+    staleness = Staleness({"a": "f" * 64})
     stale = "stale: the method's code has changed since this result was made"
-    assert Results((tiny, fresh), "", "runs", standing).problems() == [f"A, Tiny: {stale}"]
-    assert Results((tiny, other), "", "runs", standing).problems() == [f"A: {stale}"]
+    assert Results((tiny, fresh), "", "runs", staleness).problems() == [f"A, Tiny: {stale}"]
+    assert Results((tiny, other), "", "runs", staleness).problems() == [f"A: {stale}"]
 
 
 def test_a_curve_of_several_datasets_is_one_for_each(two):

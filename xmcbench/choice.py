@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from xmcbench.errors import UnknownName, UsageError
 from xmcbench.leaderboard.rows import Estimate, Row, rows
 from xmcbench.metrics import METRICS
-from xmcbench.output.quantities import counted
+from xmcbench.output.quantities import format_count
 from xmcbench.storage.canonical import canonical_json
 
 if TYPE_CHECKING:
@@ -43,8 +43,9 @@ class Choice:
         close = f", {self.close} of the others within the interval" if self.close else ""
         values = (shlex.quote(f"{self.method}.{name}={value}") for name, value in self.parameters.items())
         flags = " ".join(f"--set {value}" for value in values)
+        rows = format_count(self.rows, "row")
         return (
-            f"best {self.metric} of {counted(self.rows, 'row')} of {self.method} on {self.dataset}, {self.setting}: "
+            f"best {self.metric} of {rows} of {self.method} on {self.dataset}, {self.setting}: "
             f"{self.name}, {figure:.2f} ±{width:.1f}{close}" + (f"; select it with {flags}" if flags else "")
         )
 

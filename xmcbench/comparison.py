@@ -13,9 +13,9 @@ from xmcbench.extras import data_frame
 from xmcbench.metrics import METRICS, paired, protocol
 from xmcbench.metrics.bounded import FEW_ROWS
 from xmcbench.metrics.paired import Difference, holm
-from xmcbench.output.layout import laid_out
+from xmcbench.output.layout import format_table
 from xmcbench.plugins.registry import Registry
-from xmcbench.records import Record, Standing, Store, as_json
+from xmcbench.records import Record, Staleness, Store, as_json
 from xmcbench.records.differences import differences
 from xmcbench.records.selection import Conditions, Selected, choose
 from xmcbench.runner.scoring import evaluations
@@ -109,7 +109,7 @@ class Comparison:
         head = f"Percent; filter {self.filter}, metric protocol {protocol.VERSION}"
         head += f", paired over {self.instances:,} test instances." if self.adjusted else "."
         aligned = ("left", *["right"] * (len(heads) - 1))
-        return f"{head}\n\n{laid_out(lines, heads, aligned)}"
+        return f"{head}\n\n{format_table(lines, heads, aligned)}"
 
     def _verdict(self) -> str:
         are_few = self.instances < FEW_ROWS
@@ -149,14 +149,14 @@ def compare(
     seed: int | Sequence[int] | None = None,
     filter: str | None = None,  # noqa: A002 - the name of the flag
     force: bool = False,
-    standing: Standing | None = None,
+    staleness: Staleness | None = None,
 ) -> Comparison:
     """Compare two rows of a runs folder by the ranks that are stored with their records.
 
     first, second: a method (``NAME``, ``NAME:VARIANT``, or ``NAME:`` for the row without a variant), the beginning of a
     record's key, or a record's file. dataset, setting, ratio, by, seed: choose among several results. filter:
     default is that of the records. force: put rows of different datasets or filters side by side, without a test.
-    standing: today's code, by which stale rows are named (default: that of the installed methods).
+    staleness: today's code, by which stale rows are named (default: that of the installed methods).
 
     Raises UsageError where the words name no row or several, or the rows cannot be paired; StorageError where ranks are
     missing.
@@ -168,7 +168,7 @@ def compare(
     if unpaired and not force:
         raise UsageError(f"the two rows differ in their {unpaired}", "`compare --force` shows them without a test")
     differences, instances, filter_name = _differences(one, other, filter, bool(unpaired))
-    judged = Registry().standing(Path(runs)) if standing is None else standing
+    judged = Registry().staleness(Path(runs)) if staleness is None else staleness
     return Comparison(
         one,
         other,

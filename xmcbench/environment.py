@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from xmcbench import __version__
-from xmcbench.output.quantities import counted
+from xmcbench.output.quantities import format_count
 
 #: The variables with the number of threads for OpenMP, BLAS, numba and Rust libraries.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
@@ -60,7 +60,7 @@ class Hardware(Struct, frozen=True, forbid_unknown_fields=True):
     def kind(self) -> str:
         """The class of machine in one line; times are only compared within a class."""
         accelerator = ", ".join(self.accelerators) or "no accelerator"
-        return f"{self.processor}, {counted(self.cores, 'core')}, {self.memory_gib} GiB, {accelerator}"
+        return f"{self.processor}, {format_count(self.cores, 'core')}, {self.memory_gib} GiB, {accelerator}"
 
     @property
     def model(self) -> str:

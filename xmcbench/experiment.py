@@ -116,7 +116,7 @@ class Experiment(ABC, Generic[Shown]):
         """Return results of some kind, with the facts that all kinds have."""
         plan = self.plan
         skipped = tuple(plan.skipped)
-        return kind(tuple(records), self.filter, self.options.runs, plan.standing, skipped, plan.named, **more)
+        return kind(tuple(records), self.filter, self.options.runs, plan.staleness, skipped, plan.named, **more)
 
 
 @dataclass(frozen=True)

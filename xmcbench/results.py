@@ -14,7 +14,7 @@ from xmcbench.extras import data_frame
 from xmcbench.leaderboard import curves, hypertext, markup, published, tables
 from xmcbench.leaderboard.rows import Row, apart, group_rows, names, rows, silence, without_common
 from xmcbench.metrics import METRICS
-from xmcbench.records import Record, Standing
+from xmcbench.records import Record, Staleness
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,14 +33,14 @@ class Results:
     """The records of a request, and what is needed to read them. ``str``, ``repr`` and notebooks show the tables.
 
     filter: of the figures shown; empty where each dataset is shown under that of its card. runs: the folder of results.
-    standing: today's code, by which stale results are marked. skipped: methods that were left out. named: the methods
+    staleness: today's code, by which stale results are marked. skipped: methods that were left out. named: the methods
     that the user named; the others are there because ``all`` was asked for.
     """
 
     records: tuple[Record, ...]
     filter: str
     runs: Path
-    standing: Standing = field(default_factory=Standing)
+    staleness: Staleness = field(default_factory=Staleness)
     skipped: tuple[Skipped, ...] = ()
     named: frozenset[str] = frozenset()
 
@@ -87,11 +87,11 @@ class Results:
     def rows(self) -> list[Row]:
         """Return one row per method and parameters, with all its seeds; best P@1 first in each dataset and setting."""
         groups = self._groups(_place_of)
-        return [row for group in groups for row in rows(group, self._filter(group[0]), self.standing)]
+        return [row for group in groups for row in rows(group, self._filter(group[0]), self.staleness)]
 
     def frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame, one row per cell: identity, every metric and its interval as fractions, costs."""
-        return data_frame(flat(record, self._filter(record), self.standing) for record in self.records)
+        return data_frame(flat(record, self._filter(record), self.staleness) for record in self.records)
 
     def problems(self) -> list[str]:
         """Return one line for each cell without figures, with its predictions or the last line of its log; and for each
@@ -107,7 +107,7 @@ class Results:
             groups = group_rows(record for record in part if record.finished)
             for key, name in names(groups).items():
                 rows[name] += 1
-                stale = self.standing.problems(record for record in groups[key] if record.ok)
+                stale = self.staleness.problems(record for record in groups[key] if record.ok)
                 for problem in (*stale, *silence(groups[key])):
                     places.setdefault((name, problem), []).append(" ".join(self._place(part[0])))
         for (name, problem), of in places.items():
@@ -181,7 +181,7 @@ class Coverage(Results):
         if len(datasets) > 1:
             raise UsageError(f"there is a curve for each of {', '.join(sorted(datasets))}", "see `parts`")
         expected = [point for dataset in datasets for point in self.expected.get(dataset, ())]
-        return curves.curve(self.records, self.by, metric, self.filter, self.ratios, expected, self.standing)
+        return curves.curve(self.records, self.by, metric, self.filter, self.ratios, expected, self.staleness)
 
     def _tables(self) -> list[Table]:
         """The points of each metric, of one of the ``parts``."""
@@ -238,7 +238,7 @@ class Ablated(Results):
         done = [
             (name, difference, row)
             for name, records in self.by_row.items()
-            for row, difference in _distinguish(rows(records, self.filter, self.standing))
+            for row, difference in _distinguish(rows(records, self.filter, self.staleness))
             if row.figures
         ]
         # One table of all rows, so that all have the column of seeds if one has.
@@ -285,7 +285,7 @@ def files_of(record: Record, runs: Path) -> str:
     return f" (log: {runs / record.log}{f': {last}' if new else ''})"
 
 
-def flat(record: Record, filter_name: str, standing: Standing) -> dict[str, Any]:
+def flat(record: Record, filter_name: str, staleness: Staleness) -> dict[str, Any]:
     """Return a record as one line of a table: identity, every metric and its interval as fractions, costs.
 
     All records have all columns, in one order.
@@ -300,7 +300,7 @@ def flat(record: Record, filter_name: str, standing: Standing) -> dict[str, Any]
         "name": record.name,
         "seed": cell.seed,
         "status": record.status,
-        "problem": record.reason or standing.problem(record),
+        "problem": record.reason or staleness.problem(record),
         "filter": filter_name,
     }
     figures = record.metrics[filter_name] if record.ok else None

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from xmcbench import Artifacts
-from xmcbench.output.quantities import counted
+from xmcbench.output.quantities import format_count
 from xmcbench.records import Store
 
 MIB = 1 << 20
@@ -106,7 +106,7 @@ def test_what_is_chosen_goes_and_results_stay(inside, runs, choice, left):
     before = {path: path.read_bytes() for path in results}
     ended = inside("clean", *choice, "--remove")
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.splitlines()[-1].startswith(f"removed: {counted(5 - len(left), 'item')}, ")
+    assert ended.stdout.splitlines()[-1].startswith(f"removed: {format_count(5 - len(left), 'item')}, ")
     assert kinds(inside("clean", "--json")) == left
     assert {path: path.read_bytes() for path in results} == before
     assert len(before) == 2

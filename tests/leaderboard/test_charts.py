@@ -16,7 +16,7 @@ from xmcbench.leaderboard.losses import loss_charts
 from xmcbench.leaderboard.pages import pages
 from xmcbench.leaderboard.points import Ranking, Scatter, Spot
 from xmcbench.leaderboard.rows import by_setting, rows
-from xmcbench.records import Standing
+from xmcbench.records import Staleness
 from xmcbench.setting import Setting
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -42,7 +42,7 @@ def charts_of(page):
     return [chart for block in page.blocks if isinstance(block, Figures) for chart in block.charts]
 
 
-class Stale(Standing):
+class Stale(Staleness):
     def problems(self, records):
         return ("stale",) if any(record.cell.method == "ict" for record in records) else ()
 
@@ -64,7 +64,7 @@ def test_a_chart_has_one_row_per_method_and_the_best_eight(record, altered):
         for found in at(record, "m9", 0, 1, value=0.9, k=2)
     ]
     flat = record("flat", value=0.01, supervision="unused")
-    (chart, *_) = charts.of_dataset(by_setting([*made, *better, flat]), "self", Standing())
+    (chart, *_) = charts.of_dataset(by_setting([*made, *better, flat]), "self", Staleness())
     assert [line.name for line in chart.lines] == [*(f"M{place}" for place in range(9, 2, -1)), "FLAT"]
     assert chart.lines[-1].flat
     assert chart.lines[0].points[0].value == pytest.approx(45)

@@ -9,7 +9,7 @@ from xmcbench.errors import DataError
 from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.pages import pages
 from xmcbench.leaderboard.published import read_source, sources
-from xmcbench.records import Standing
+from xmcbench.records import Staleness
 from xmcbench.setting import Setting
 
 FEW = Setting.of("fs", 0.01)
@@ -147,15 +147,17 @@ def test_a_described_parameter_that_was_changed_counts_as_changed(row):
     untrained = [row("ICT", "small, 0 steps of 32", 0.1, seed, steps=0) for seed in (0, 1, 2)]
     theirs = row("ICT", "small, 60 steps of 32", 0.4, steps=60)
     known = {"ict": {"": {"steps": 100_000}, "small": {"steps": 60}}}
-    standing = Standing(presets=known)
-    assert table([*ours, *untrained, theirs], "MACLR is above ICT", standing=standing)["P@1 small"] == "+10.00 (1 of 1)"
-    assert not text([*ours, *untrained], standing=standing)
+    staleness = Staleness(presets=known)
+    assert (
+        table([*ours, *untrained, theirs], "MACLR is above ICT", staleness=staleness)["P@1 small"] == "+10.00 (1 of 1)"
+    )
+    assert not text([*ours, *untrained], staleness=staleness)
     rows = [row("MACLR", "small", components=components, steps=9) for components in ("x---", "----")]
     claim = "Clusters help ICT (rows 2, 1)"
     for steps, shown in ((9, True), (20, False)):
         switches = dict.fromkeys(SWITCHES, True)
         known = {"maclr": {"": {"steps": 100_000}, "small": switches | {"steps": steps}}}
-        assert (claim in text([*rows, *ours, theirs], standing=Standing(presets=known))) == shown
+        assert (claim in text([*rows, *ours, theirs], staleness=Staleness(presets=known))) == shown
 
 
 def test_rows_of_the_ablation_by_two_versions_of_a_preset_are_not_compared(row):
@@ -187,16 +189,16 @@ def test_of_two_rows_of_a_name_the_one_of_today_s_code_is_compared(row):
     ict = [row("ICT", "small", 0.4, seed) for seed in (0, 1)]
     old = [row("MACLR", "small", 0.8, seed, steps=40, code="before") for seed in (0, 1)]
     new = row("MACLR", "small", 0.5, steps=20)
-    standing = Standing({"maclr": new.method.source_sha256})
-    found = table([*ict, *old, new], "MACLR is above ICT", standing=standing)
+    staleness = Staleness({"maclr": new.method.source_sha256})
+    found = table([*ict, *old, new], "MACLR is above ICT", staleness=staleness)
     assert found["P@1 small"] == "+10.00 (1 of 1)"
-    page = text([*ict, *old, row("MACLR", "small", 0.5, steps=9, code="before")], standing=standing)
+    page = text([*ict, *old, row("MACLR", "small", 0.5, steps=9, code="before")], staleness=staleness)
     assert re.search(r"MACLR is above ICT<sup>a</sup> .*\+40\.00 \(2 of 2\)", page)
     assert "<sup>a</sup> stale:" in page
     assert "mixed" not in page
-    behind = Standing({"ict": new.method.source_sha256})
+    behind = Staleness({"ict": new.method.source_sha256})
     stale = [row("ICT", "small", 0.4, code="before"), row("MACLR", "small")]
-    assert "MACLR is above ICT<sup>a</sup>" in text(stale, standing=behind)
+    assert "MACLR is above ICT<sup>a</sup>" in text(stale, staleness=behind)
 
 
 def test_datasets_for_tuning_have_no_claims(row, altered):

@@ -86,9 +86,9 @@ def test_every_figure_of_the_board_follows_from_its_ranks():
 
 def test_a_record_without_ranks_is_marked():
     """It is of a time before ranks were kept: its figures cannot be computed again."""
-    standing = Registry().standing(BOARD)
+    staleness = Registry().staleness(BOARD)
     without = [record for record in Store(BOARD).records() if record.ranks is None]
-    assert [record.cell.path for record in without if not standing.problem(record)] == []
+    assert [record.cell.path for record in without if not staleness.problem(record)] == []
 
 
 def test_the_intervals_of_a_record_of_each_dataset_follow_from_its_ranks():

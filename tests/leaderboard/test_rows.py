@@ -5,7 +5,7 @@ from xmcbench.leaderboard.published import MAIN
 from xmcbench.leaderboard.rows import apart, borrow, rows, silence, without_common
 from xmcbench.leaderboard.tables import cost_table, metric_table
 from xmcbench.metrics import half_width
-from xmcbench.records import Standing
+from xmcbench.records import Staleness
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import sha256_json
 
@@ -34,7 +34,7 @@ def test_a_half_width_is_over_instances_and_seeds(record):
 def test_what_is_stale_or_of_mixed_code_is_marked(record):
     def marks(*codes):
         made = [record(seed=seed, code=code) for seed, code in enumerate(codes)]
-        (row,) = rows(made, "self", Standing({"tfidf": sha256_json("today")}))
+        (row,) = rows(made, "self", Staleness({"tfidf": sha256_json("today")}))
         (line,) = metric_table([row], MAIN).lines
         assert line.notes == row.marks
         return row.marks
@@ -48,8 +48,8 @@ def test_what_is_stale_or_of_mixed_code_is_marked(record):
 
 
 def test_a_stale_line_of_a_curve_has_a_dagger(record):
-    standing = Standing({"tfidf": sha256_json("today")})
-    made = curve([record(code="before"), record("bm25")], "label", "P@5", "self", (0, 1), standing=standing)
+    staleness = Staleness({"tfidf": sha256_json("today")})
+    made = curve([record(code="before"), record("bm25")], "label", "P@5", "self", (0, 1), staleness=staleness)
     assert [line.label for line in made.lines] == ["BM25", "TFIDF\u2020"]
     (line,) = [line for line in as_csv(made).splitlines() if "TFIDF" in line]
     assert "stale: the method's code" in line

@@ -3,7 +3,7 @@ import sys
 import pytest
 from rich.cells import cell_len
 
-from xmcbench.output.layout import in_markdown, laid_out
+from xmcbench.output.layout import format_table, in_markdown
 
 HEADS = ["Method", "P@1", "P@3", "R@100"]
 LINES = [
@@ -18,14 +18,14 @@ def widest(text):
 
 
 def test_what_fits_is_as_it_is():
-    whole = laid_out(LINES, HEADS, RIGHT)
+    whole = format_table(LINES, HEADS, RIGHT)
     assert widest(whole) == 47 + 3 * 12
-    assert laid_out(LINES, HEADS, RIGHT, width=widest(whole)) == whole
+    assert format_table(LINES, HEADS, RIGHT, width=widest(whole)) == whole
     assert "32.60 ±2.7" in whole
 
 
 def test_text_is_wrapped_and_figures_stay_whole():
-    narrow = laid_out(LINES, HEADS, RIGHT, width=60)
+    narrow = format_table(LINES, HEADS, RIGHT, width=60)
     assert widest(narrow) <= 60
     assert "32.60 ±2.7  14.70 ±1.1  74.01 ±2.4" in narrow
     first = "".join(line.partition("  ")[0].replace(" ", "") for line in narrow.splitlines()[2:])
@@ -33,12 +33,12 @@ def test_text_is_wrapped_and_figures_stay_whole():
 
 
 def test_columns_that_do_not_fit_come_below_with_the_first():
-    narrow = laid_out(LINES, HEADS, RIGHT, width=45)
+    narrow = format_table(LINES, HEADS, RIGHT, width=45)
     assert widest(narrow) <= 45
     tables = narrow.split("\n\n")
     assert [table.splitlines()[0].split() for table in tables] == [["Method", "P@1", "P@3"], ["Method", "R@100"]]
     assert narrow.count("BM25") == 2
-    hopeless = laid_out(LINES, HEADS, RIGHT, width=5)  # a column alone is never cut
+    hopeless = format_table(LINES, HEADS, RIGHT, width=5)  # a column alone is never cut
     assert [table.splitlines()[0].split() for table in hopeless.split("\n\n")] == [
         ["Method", head] for head in HEADS[1:]
     ]
@@ -47,24 +47,24 @@ def test_columns_that_do_not_fit_come_below_with_the_first():
 def test_wide_characters_take_two_columns():
     """Those of Chinese, Japanese and Korean; a mark that is put on a letter takes none."""
     lines = [["\u6a5f\u68b0\u5b66\u4e60", "1.00"], ["e\u0301", "10.00"], ["machine", "2.00"]]
-    shown = laid_out(lines, ["label", "score"], ["left", "right"]).splitlines()
+    shown = format_table(lines, ["label", "score"], ["left", "right"]).splitlines()
     assert [cell_len(line) for line in shown] == [8 + 2 + 7] * len(shown)
     for width in (50, 51):
-        narrow = laid_out([["\u6a5f" * 40, "1.00"]], ["label", "score"], ["left", "right"], width=width)
+        narrow = format_table([["\u6a5f" * 40, "1.00"]], ["label", "score"], ["left", "right"], width=width)
         assert max(map(cell_len, narrow.splitlines())) <= width
         assert narrow.count("\u6a5f") == 40
-    assert laid_out([["a\x07b"]], ["label"]).splitlines()[-1] == "a\x07b"
+    assert format_table([["a\x07b"]], ["label"]).splitlines()[-1] == "a\x07b"
 
 
 def test_numbers_are_text_whatever_they_look_like():
     """8,176,668 was read as a number where another column was wrapped."""
-    narrow = laid_out([["a method with a long name", "8,176,668", "1e5", "0x1"]], ["Rows", "a", "b", "c"], width=45)
+    narrow = format_table([["a method with a long name", "8,176,668", "1e5", "0x1"]], ["Rows", "a", "b", "c"], width=45)
     assert narrow.splitlines()[2].split()[-3:] == ["8,176,668", "1e5", "0x1"]
 
 
 def test_heads_of_figures_are_wrapped():
     heads = ["Rows", "seeds, 5,115 instances", "detectable, 5,115 instances"]
-    assert laid_out([["a and b", "no", "1.65"]], heads, ["left", "right", "right"], width=34).splitlines() == [
+    assert format_table([["a and b", "no", "1.65"]], heads, ["left", "right", "right"], width=34).splitlines() == [
         "Rows          seeds,   detectable,",
         "               5,115         5,115",
         "           instances     instances",
@@ -77,7 +77,7 @@ def test_no_word_is_cut():
     """Lines end at spaces, in a path behind a slash, and beside characters of scripts without spaces."""
     text = "see https://example.org/a/long/place or \u6a5f\u68b0\u5b66\u4e60 e\u0301\u6a5f\u0301"
     for width in range(5, 80):
-        lines = laid_out([[text]], ["text"], width=width).splitlines()[2:]
+        lines = format_table([[text]], ["text"], width=width).splitlines()[2:]
         assert "".join(lines).replace(" ", "") == text.replace(" ", "")
         assert [line for line in lines if line.startswith(("\u0301", "ttps", "xample"))] == []
 
@@ -94,13 +94,13 @@ def test_markdown():
 
 
 def test_nothing_and_one_column():
-    assert laid_out([], HEADS, RIGHT, width=10).split()[:1] == ["Method"]
-    assert laid_out([["a"]], ["x"], width=1).splitlines()[0].strip() == "x"
+    assert format_table([], HEADS, RIGHT, width=10).split()[:1] == ["Method"]
+    assert format_table([["a"]], ["x"], width=1).splitlines()[0].strip() == "x"
 
 
 @pytest.mark.parametrize(("terminal", "most"), [(True, 50), (False, 83)])
 def test_the_width_is_that_of_the_terminal(monkeypatch, terminal, most):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
     monkeypatch.setenv("COLUMNS", "50")
-    assert widest(laid_out(LINES, HEADS, RIGHT)) <= most
-    assert (widest(laid_out(LINES, HEADS, RIGHT)) > 50) == (not terminal)
+    assert widest(format_table(LINES, HEADS, RIGHT)) <= most
+    assert (widest(format_table(LINES, HEADS, RIGHT)) > 50) == (not terminal)

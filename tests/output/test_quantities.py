@@ -1,11 +1,11 @@
 """Quantities as a person says them."""
 
-from xmcbench.output.quantities import counted, duration
+from xmcbench.output.quantities import duration, format_count
 
 
 def test_a_number_and_its_noun():
-    assert [counted(each, "cell") for each in (0, 1, 2, 1234)] == ["0 cells", "1 cell", "2 cells", "1,234 cells"]
-    assert [counted(each, "query", "queries") for each in (0, 1, 2)] == ["0 queries", "1 query", "2 queries"]
+    assert [format_count(each, "cell") for each in (0, 1, 2, 1234)] == ["0 cells", "1 cell", "2 cells", "1,234 cells"]
+    assert [format_count(each, "query", "queries") for each in (0, 1, 2)] == ["0 queries", "1 query", "2 queries"]
 
 
 def test_seconds_as_a_person_says_them():

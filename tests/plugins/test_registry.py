@@ -219,6 +219,6 @@ def test_a_file_that_starts_a_command_on_import_does_not_start_it_again(xmcbench
 def test_today_s_code_knows_what_each_preset_sets(plugin, tmp_path):
     path = plugin(GOOD.format(name="A") + "        steps: int = 9\n        presets = {'quick': {'steps': 2}}\n")
     registry = Registry([path, plugin("raise SystemExit(3)", "broken.py")])
-    standing = registry.standing(tmp_path, ["a", "bm25"])
-    assert standing.presets["a"] == {"": {"steps": 9}, "quick": {"steps": 2}}
-    assert standing.presets.keys() == standing.sources.keys() == {"a", "bm25"}
+    staleness = registry.staleness(tmp_path, ["a", "bm25"])
+    assert staleness.presets["a"] == {"": {"steps": 9}, "quick": {"steps": 2}}
+    assert staleness.presets.keys() == staleness.sources.keys() == {"a", "bm25"}

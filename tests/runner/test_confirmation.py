@@ -9,7 +9,7 @@ import pytest
 
 from xmcbench.environment import Compute, hardware
 from xmcbench.plugins.registry import Registry
-from xmcbench.records import Standing, Store
+from xmcbench.records import Staleness, Store
 from xmcbench.records.equivalence import FILE, read_file, with_evidence, write_file
 from xmcbench.records.ranks import Ranks
 from xmcbench.runner.canaries import confirmation
@@ -51,8 +51,8 @@ def test_one_check_covers_the_cells_of_a_method_with_or_without_pairs(record, al
     few, all_pairs = made(0, fs, 5.0), made(0, full, 4.0)
     other = made(0, ez, 1.0, rate=2)
     left_out = [made(2, ez, 1.0, status="failed"), made(3, ez, 1.0, method="today", code="now")]
-    standing = Standing({"a": "0" * 64, "today": left_out[1].method.source_sha256})
-    found = [group.records for group in groups([slow, quick, few, all_pairs, other, *left_out], standing)]
+    staleness = Staleness({"a": "0" * 64, "today": left_out[1].method.source_sha256})
+    found = [group.records for group in groups([slow, quick, few, all_pairs, other, *left_out], staleness)]
     assert found == [(quick, slow), (all_pairs, few), (other,)]
     assert Group((quick, slow)).name.endswith("on Tiny, without pairs: 2 records")
     assert Group((all_pairs, few)).name.endswith("on Tiny, with pairs: 2 records")
@@ -67,7 +67,7 @@ def test_a_cell_of_this_class_of_machine_is_run_again_before_a_cheaper_one(recor
         return altered(record("a", seed), hardware, (("measured", "total_s"), total_s))
 
     records = [made(0, there, 1.0), made(1, here, 9.0), made(2, here, 5.0), made(3, there, 0.5), made(4, older, 7.0)]
-    (found,) = groups(records, Standing({"a": "0" * 64}))
+    (found,) = groups(records, Staleness({"a": "0" * 64}))
     assert [each.cell.seed for each in found.records] == [2, 1, 4, 3, 0]
 
 

@@ -376,7 +376,7 @@ def test_requests_share_their_cells(tiny, plugin, tmp_path):
     assert made.requests == tuple(requests)
     assert made.cells[3].subset.digest == made.cells[3].cell.subset_sha256
     assert made.cells[0].subset is None
-    assert made.standing.sources == {each.cell.method: each.source_sha256 for each in made.cells}
+    assert made.staleness.sources == {each.cell.method: each.source_sha256 for each in made.cells}
     with pytest.raises(UsageError, match="tfidf is not among the methods"):
         plan([requests[2], Request(str(tiny), zero, ["one"], overrides={"tfidf": {"ngrams": 1}})], registry, store)
 

@@ -5,7 +5,7 @@ import pytest
 
 from xmcbench.errors import DataError, UsageError
 from xmcbench.plugins.registry import Registry
-from xmcbench.records import Standing, Store, as_json
+from xmcbench.records import Staleness, Store, as_json
 from xmcbench.runner.backoff import Backoff
 from xmcbench.runner.execution import execute
 from xmcbench.runner.grid import Grid, requests_of
@@ -15,7 +15,7 @@ from xmcbench.runner.scoring import evaluations, is_outdated, up_to_date
 from xmcbench.runner.target import Target
 from xmcbench.setting import Setting
 
-TODAY = Standing()
+TODAY = Staleness()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from xmcbench import load_dataset
 from xmcbench.errors import DataError, MethodError
 from xmcbench.metrics import VERSION
 from xmcbench.records import Cell, Store, Truth
-from xmcbench.records.standing import metrics_digest
+from xmcbench.records.staleness import metrics_digest
 from xmcbench.runner import ranking, scorer, scoring
 from xmcbench.runner.scorer import Scorer
 from xmcbench.setting import Setting, draw

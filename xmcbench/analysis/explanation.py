@@ -12,8 +12,8 @@ from xmcbench.metrics import protocol
 from xmcbench.metrics.slices import LEAST_ROWS, Contrast
 from xmcbench.output import document
 from xmcbench.output.escaping import html
-from xmcbench.output.layout import laid_out
-from xmcbench.output.quantities import counted
+from xmcbench.output.layout import format_table
+from xmcbench.output.quantities import format_count
 from xmcbench.storage.atomic import write_text
 
 #: Slices shown in a terminal and on a page; all of them are in the JSON document.
@@ -114,7 +114,7 @@ class Explanation:
             verdict = "No slice differs significantly from the other instances (5% level)."
         else:
             verdict = f"No slice has {LEAST_ROWS} instances inside and outside, so none was tested."
-        about = f"Permutation test, Holm's correction over {counted(len(self.slices), 'slice')}"
+        about = f"Permutation test, Holm's correction over {format_count(len(self.slices), 'slice')}"
         if whole.about_runs or whole.over_seeds:
             about += "; this is about these runs: with other seeds, other slices may differ"
         parts.append(f"{verdict} ({about}.)" if self.slices else verdict)
@@ -132,7 +132,7 @@ class Explanation:
         """The facts, the clearest slices, and the instances that moved most."""
         parts = self.facts()
         if self.slices:
-            parts.append(laid_out(self.slice_lines(), _HEADS, ("left", *["right"] * (len(_HEADS) - 1))))
+            parts.append(format_table(self.slice_lines(), _HEADS, ("left", *["right"] * (len(_HEADS) - 1))))
         for head, moved in (("A is better", self.better), ("B is better", self.worse)):
             if moved:
                 parts.append("\n\n".join([f"Instances on which {head}, by {self.metric}:", *map(_block, moved)]))
@@ -151,7 +151,7 @@ def _block(moved: Moved) -> str:
             f"    true: {_shorten(label.text, 80) or f'label {label.label}'} ({', '.join(_label_facts(label))})"
         )
     if len(shown) > _SHOWN_LABELS:
-        lines.append(f"    and {counted(len(shown) - _SHOWN_LABELS, 'other true label')}")
+        lines.append(f"    and {format_count(len(shown) - _SHOWN_LABELS, 'other true label')}")
     for letter, ranking in zip("AB", moved.rankings, strict=True):
         if ranking is not None:
             lines.append(f"    {letter}: {'; '.join(_shorten(title, 60) for title in ranking)}")
@@ -162,7 +162,7 @@ def _label_facts(label: TrueLabel) -> list[str]:
     """Return the facts about a true label, in words."""
     facts = [f"rank in A {_format_ranks(label.first)}, in B {_format_ranks(label.second)}"]
     known = {None: "", True: ", seen", False: ", unseen"}[label.seen]
-    facts.append(f"{counted(label.frequency, 'training pair')}{known}")
+    facts.append(f"{format_count(label.frequency, 'training pair')}{known}")
     if label.shared is not None:
         facts.append(f"shares {', '.join(label.shared)}" if label.shared else "shares no word")
     return facts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from xmcbench.errors import StorageError, Unavailable, UsageError
 from xmcbench.extras import installation
 from xmcbench.output import escaping
-from xmcbench.records import Record, Standing
+from xmcbench.records import Record, Staleness
 from xmcbench.results import flat
 from xmcbench.storage.atomic import atomic_file, write_text
 from xmcbench.storage.canonical import canonical_json
@@ -27,13 +27,13 @@ _PARAMETERS = ("dataset", "setting", "by", "ratio", "method", "seed", "filter")
 _LONGEST = 5000
 
 
-def write_records(records: Sequence[Record], path: Path, standing: Standing) -> None:
+def write_records(records: Sequence[Record], path: Path, staleness: Staleness) -> None:
     """Write records as .parquet or .csv, by the suffix of the file; under the filter of each.
 
     Columns are those of ``Results.frame``, and besides these the variant, the parameters as JSON, the machine and the
     digest of the dataset. In CSV, text is escaped for spreadsheets. Raises UsageError for another suffix, StorageError.
     """
-    lines = [_line(record, standing) for record in records]
+    lines = [_line(record, staleness) for record in records]
     if path.suffix == ".parquet":
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -47,9 +47,9 @@ def write_records(records: Sequence[Record], path: Path, standing: Standing) -> 
         raise UsageError(f"records cannot be written as {path.name}", "name it .parquet or .csv")
 
 
-def _line(record: Record, standing: Standing) -> dict[str, Any]:
+def _line(record: Record, staleness: Staleness) -> dict[str, Any]:
     return {
-        **flat(record, record.protocol.filter, standing),
+        **flat(record, record.protocol.filter, staleness),
         "variant": record.method.variant,
         "parameters": canonical_json(record.cell.parameters),
         "hardware": record.environment.hardware.kind,
@@ -58,7 +58,7 @@ def _line(record: Record, standing: Standing) -> dict[str, Any]:
     }
 
 
-def log_records(records: Sequence[Record], runs: str, uri: str, experiment: str, standing: Standing) -> int:
+def log_records(records: Sequence[Record], runs: str, uri: str, experiment: str, staleness: Staleness) -> int:
     """Write records as runs of an experiment, under the filter of each; returns how many were written.
 
     runs: the folder of the records, for the command that reproduces one. uri: of a tracking server, or a folder. A
@@ -82,7 +82,7 @@ def log_records(records: Sequence[Record], runs: str, uri: str, experiment: str,
         there = {run.data.tags.get(_SHA256) for run in _runs(client, number)}
         new = [record for record in records if record.sha256 not in there]
         for record in new:
-            _log(client, number, record, runs, standing)
+            _log(client, number, record, runs, staleness)
     except (MlflowException, OSError) as error:
         raise StorageError(f"MLflow cannot write to {uri}: {escaping.visible(str(error))}") from error
     return len(new)
@@ -99,10 +99,10 @@ def _runs(client: MlflowClient, experiment: str) -> Iterator[Any]:
             return
 
 
-def _log(client: MlflowClient, experiment: str, record: Record, runs: str, standing: Standing) -> None:
+def _log(client: MlflowClient, experiment: str, record: Record, runs: str, staleness: Staleness) -> None:
     from mlflow.entities import Metric, Param
 
-    line = flat(record, record.protocol.filter, standing)
+    line = flat(record, record.protocol.filter, staleness)
     start = int(1000 * datetime.fromisoformat(record.measured.started).timestamp())
     end = start + int(1000 * record.measured.total_s)
     tags = {

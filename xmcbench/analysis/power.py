@@ -15,8 +15,8 @@ from xmcbench.errors import UnknownName, UsageError
 from xmcbench.leaderboard.rows import group_rows, names
 from xmcbench.metrics import METRICS, Scores, protocol
 from xmcbench.metrics.power import Spread, spread
-from xmcbench.output.layout import laid_out
-from xmcbench.output.quantities import counted
+from xmcbench.output.layout import format_table
+from xmcbench.output.quantities import format_count
 from xmcbench.records import Record, Store
 from xmcbench.records.selection import Conditions, Selected, choose, pair_records, places
 from xmcbench.runner.scoring import evaluations
@@ -103,9 +103,9 @@ class Needed:
                 enough = np.quantile(whole, share, axis=0, method="inverted_cdf").tolist()
                 texts = _texts([None if np.isinf(number) else number for number in enough])
                 lines.append([f"{name} of {len(numbers)} pairs of rows", *texts])
-        heads = ["Rows", *(f"instances, {counted(runs, 'seed')}" for runs in seeds)]
+        heads = ["Rows", *(f"instances, {format_count(runs, 'seed')}" for runs in seeds)]
         heads += [f"seeds, {self.instances:,} instances", f"detectable, {self.instances:,} instances"]
-        parts = [head, laid_out(lines, heads, ("left", *["right"] * (len(heads) - 1)))]
+        parts = [head, format_table(lines, heads, ("left", *["right"] * (len(heads) - 1)))]
         if seeds == SEEDS:
             parts.append(
                 "Seeds are those of each side that depends on the seed. Detectable: the smallest difference that the "

@@ -13,10 +13,10 @@ from xmcbench.data import load_dataset
 from xmcbench.data.catalog import default_dataset
 from xmcbench.errors import NoResult, UnknownName, UsageError
 from xmcbench.metrics import label_frequency
-from xmcbench.output.layout import laid_out
+from xmcbench.output.layout import format_table
 from xmcbench.records.record import Cell, Record
 from xmcbench.records.selection import Conditions, choose_row
-from xmcbench.records.standing import HINT, Standing
+from xmcbench.records.staleness import HINT, Staleness
 from xmcbench.records.store import Store
 from xmcbench.runner.plan import plan, plan_again
 from xmcbench.runner.predict_texts import predict_texts
@@ -79,7 +79,7 @@ class Shown:
             for label in self.labels
         ]
         heads = ["rank", "", "label", "score", "training pairs"]
-        table = laid_out(lines, heads, ("right", "left", "left", "right", "right"))
+        table = format_table(lines, heads, ("right", "left", "left", "right", "right"))
         return "\n\n".join([f"{head}\n{about}", table, *(["\n".join(self.notes)] if self.notes else [])])
 
 
@@ -91,12 +91,12 @@ def show_instance(
     conditions: Conditions,
     filter_name: str | None,
     k: int = 10,
-    standing: Standing | None = None,
+    staleness: Staleness | None = None,
 ) -> Shown:
     """Show the predictions of a stored run for the test instance with this uid.
 
     word: a row as in ``compare``; of several seeds the first is shown. Where the runs folder does not hold the
-    predictions, the ranks of the true labels are shown. standing: today's code, by which a stale result is noted.
+    predictions, the ranks of the true labels are shown. staleness: today's code, by which a stale result is noted.
 
     Raises UsageError for a row or an instance that is not there, and for a dataset of another version.
     """
@@ -112,7 +112,7 @@ def show_instance(
     name = filter_name or record.protocol.filter
     rank_of = _true_ranks(record, chosen.store, row, name) if record.ok else {}
     predictions = rankings.load_stored(record, chosen.store)
-    found, notes = {}, _notes(record, standing)
+    found, notes = {}, _notes(record, staleness)
     if predictions is None:
         path = chosen.store.predictions_path(record.cell)
         notes.append(f"only true labels are shown, by their stored ranks: the predictions {path} are not here")
@@ -181,14 +181,14 @@ def _true_ranks(record: Record, store: Store, row: int, filter_name: str) -> dic
     return dict(zip(truth.pairs.labels[start:end].tolist(), ranks[filter_name][start:end].tolist(), strict=True))
 
 
-def _notes(record: Record, standing: Standing | None) -> list[str]:
+def _notes(record: Record, staleness: Staleness | None) -> list[str]:
     """Return warnings for a reader of the result."""
     found = [] if record.ok else [f"no label is marked as true: {record.reason}"]
-    if standing is None:
+    if staleness is None:
         return found
-    if standing.lacking(record):
+    if staleness.missing_methods(record):
         found.append(f"whether this result is stale is not known ({HINT})")
-    return [*found, *filter(None, [standing.problem(record)])]
+    return [*found, *filter(None, [staleness.problem(record)])]
 
 
 def _plan(word: str, store: Store, registry: Registry, conditions: Conditions) -> PlannedCell:

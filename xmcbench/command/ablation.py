@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     report.warn_skipped(planned.plan.skipped)
     results = report.execute(planned)
     if arguments.json:
-        rows = {row: report.records_json(records, results.standing) for row, records in results.by_row.items()}
+        rows = {row: report.records_json(records, results.staleness) for row, records in results.by_row.items()}
         report.print_json({**report.results_json(results), "rows": rows})
     else:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.output.quantities import counted
+from xmcbench.output.quantities import format_count
 
 if TYPE_CHECKING:
     from xmcbench.records.cleaning import Item
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         return left_out
     print(_table(chosen, busy))
     if arguments.remove:
-        print(f"\nremoved: {counted(len(chosen), 'item')}, {_size(size)}")
+        print(f"\nremoved: {format_count(len(chosen), 'item')}, {_size(size)}")
         if busy:
             print(f"kept, because a running cell uses them: {len(busy)}")
     return left_out
@@ -90,7 +90,7 @@ def _days(text: str) -> float:
 
 
 def _table(chosen: list[Item], busy: list[Item]) -> str:
-    from xmcbench.output.layout import laid_out
+    from xmcbench.output.layout import format_table
 
     kinds: dict[str, list[Item]] = {}
     for item in chosen:
@@ -110,7 +110,7 @@ def _table(chosen: list[Item], busy: list[Item]) -> str:
     ]
     lines.append(["all", len(chosen), _size(sum(item.size for item in chosen)), *[""] * 5])
     heads = ["Kind", "items", "size", "last used, days ago", "oldest", "in use", "needed by no record", "needed by"]
-    return laid_out(lines, heads, ("left", *["right"] * 6, "left"))
+    return format_table(lines, heads, ("left", *["right"] * 6, "left"))
 
 
 def _list_records(group: list[Item]) -> str:

@@ -126,11 +126,11 @@ def _full(arguments: argparse.Namespace) -> int:
         raise UnknownName("method", unknown[0], ran, where=f"in {arguments.runs}")
     if missing := [name for name in datasets if name not in {record.cell.dataset for record in records}]:
         raise UsageError(f"{arguments.runs} has no record of {missing[0]}", "see `xmcbench ls results`")
-    standing = registry.standing(arguments.runs)
-    report.note_unknown(records, standing)
+    staleness = registry.staleness(arguments.runs)
+    report.note_unknown(records, staleness)
     found = [
         group
-        for group in confirmation.groups(records, standing)
+        for group in confirmation.groups(records, staleness)
         if (methods == ["all"] or group.records[0].cell.method in methods)
         and (not arguments.dataset or group.records[0].cell.dataset in datasets)
     ]

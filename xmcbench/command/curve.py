@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     drawn = [made for part in results.parts() for metric in metrics if (made := part.curve(metric))]
     if arguments.json:
         files = results.draw(metrics, out, arguments.png)
-        records = report.records_json(results.records, results.standing)
+        records = report.records_json(results.records, results.staleness)
         report.print_json({**report.results_json(results), "records": records, "files": [*map(str, files)]})
         return 0 if drawn and results.ok else 1
     for made in drawn:

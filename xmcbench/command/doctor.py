@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from xmcbench.command import flags, request
-from xmcbench.output.quantities import counted
+from xmcbench.output.quantities import format_count
 
 #: Values that the hub's client takes for true.
 _ON = ("1", "ON", "YES", "TRUE")
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{title}\n  {facts}")
     print("\n".join(["broken", *(f"  {line}" for line in broken)]) if broken else "nothing is broken")
     if missing := [name for name, found in methods.items() if found.startswith("missing")]:
-        print(f"{counted(len(missing), 'method')} cannot run: {', '.join(missing)} (see methods above)")
+        print(f"{format_count(len(missing), 'method')} cannot run: {', '.join(missing)} (see methods above)")
     return 1 if broken else 0
 
 

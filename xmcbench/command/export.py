@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
-from xmcbench.output.quantities import counted
+from xmcbench.output.quantities import format_count
 
 if TYPE_CHECKING:
     from xmcbench.records import Record, Store
@@ -58,8 +58,8 @@ def _records(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
 
     store, records = _read(arguments.runs)
-    write_records(records, arguments.out, request.registry(arguments.plugin).standing(arguments.runs))
-    print(f"{counted(len(records), 'record')} in {arguments.out}")
+    write_records(records, arguments.out, request.registry(arguments.plugin).staleness(arguments.runs))
+    print(f"{format_count(len(records), 'record')} in {arguments.out}")
     return report.warn_left_out(store)
 
 
@@ -68,10 +68,10 @@ def _mlflow(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
 
     store, records = _read(arguments.runs)
-    standing = request.registry(arguments.plugin).standing(arguments.runs)
-    new = log_records(records, str(arguments.runs), arguments.to, arguments.experiment, standing)
+    staleness = request.registry(arguments.plugin).staleness(arguments.runs)
+    new = log_records(records, str(arguments.runs), arguments.to, arguments.experiment, staleness)
     left = len(records) - new
-    print(f"{counted(new, 'record')} in {arguments.to}" + (f", {left} already there" if left else ""))
+    print(f"{format_count(new, 'record')} in {arguments.to}" + (f", {left} already there" if left else ""))
     return report.warn_left_out(store)
 
 
@@ -106,7 +106,7 @@ def _run(arguments: argparse.Namespace) -> int:
     found = load_filtered(record, row.store, dataset, arguments.filter or record.protocol.filter)
     names = (trec.identifiers(dataset.test), trec.identifiers(dataset.labels))
     trec.write_run(arguments.out, found, *names, f"{record.cell.method}-s{record.cell.seed}-{record.key[:12]}")
-    print(f"{counted(len(found), 'instance')} in {arguments.out}")
+    print(f"{format_count(len(found), 'instance')} in {arguments.out}")
     return report.warn_left_out(row.store)
 
 
@@ -117,5 +117,5 @@ def _qrels(arguments: argparse.Namespace) -> int:
     dataset = load_dataset(request.only_dataset(arguments))
     pairs = dataset.test_pairs()
     trec.write_qrels(arguments.out, pairs, trec.identifiers(dataset.test), trec.identifiers(dataset.labels))
-    print(f"{counted(pairs.nnz, 'pair')} in {arguments.out}")
+    print(f"{format_count(pairs.nnz, 'pair')} in {arguments.out}")
     return 0

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
 from xmcbench.output.escaping import terminal
-from xmcbench.output.quantities import counted
+from xmcbench.output.quantities import format_count
 
 if TYPE_CHECKING:
     from xmcbench.plugins.registry import Registry
-    from xmcbench.records import Record, Standing, Store
+    from xmcbench.records import Record, Staleness, Store
 
 BOARD = Path("leaderboards")
 
@@ -110,10 +110,10 @@ def run(arguments: argparse.Namespace) -> int:
     if not (runs / "records").is_dir():
         raise UsageError(f"there are no records in {runs}", "give the folder that `xmcbench run` wrote: --runs DIR")
     registry = request.registry(arguments.plugin)
-    standing = registry.standing(runs)
-    failed = _refresh(arguments, Store(runs), registry, standing) if arguments.refresh else 0
+    staleness = registry.staleness(runs)
+    failed = _refresh(arguments, Store(runs), registry, staleness) if arguments.refresh else 0
     store = Store(runs)
-    records, outdated = _with_current_figures(store, arguments.check, request.places_by_name(arguments), standing)
+    records, outdated = _with_current_figures(store, arguments.check, request.places_by_name(arguments), staleness)
     outdated += _pack(store, arguments.check)
     left_out = report.warn_left_out(store)
     records, earlier = latest(records)
@@ -126,14 +126,14 @@ def run(arguments: argparse.Namespace) -> int:
     remarks, ranked = read_remarks(runs / "remarks"), read_list(runs)
     scores = StoredScores(store)
     board = pages(
-        records, remarks=remarks, standing=standing, measured_only=own, runs=place, ranked=ranked, scores=scores
+        records, remarks=remarks, staleness=staleness, measured_only=own, runs=place, ranked=ranked, scores=scores
     )
     for error in [*scores.missing.values()][:1]:
-        unread = counted(len(scores.missing), "record")
+        unread = format_count(len(scores.missing), "record")
         print(f"no test of rows with the ranks of {unread}, the first: {terminal(str(error))}", file=sys.stderr)
     made = files(board, arguments.format)
-    report.note_unknown(records, standing)
-    stale = sum(bool(standing.problem(record)) for record in records if record.ok)
+    report.note_unknown(records, staleness)
+    stale = sum(bool(staleness.problem(record)) for record in records if record.ok)
     if stale:
         print(f"stale records: {stale} of {len(records)}; their rows are marked", file=sys.stderr)
     if arguments.check:
@@ -142,7 +142,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"removed: {terminal(str(path))}, which was generated earlier and is obsolete", file=sys.stderr)
     first = {"markdown": "README.md", "html": "index.html"}.get(arguments.format)
     index = f", the index is {out / first}" if first else ""
-    print(f"{counted(len(made), 'file')} in {out}{index}")
+    print(f"{format_count(len(made), 'file')} in {out}{index}")
     return 1 if failed or left_out else 0
 
 
@@ -151,13 +151,13 @@ def _report(outdated: list[str], files: int) -> int:
     for line in outdated:
         print(f"xmcbench: {line}", file=sys.stderr)
     if outdated:
-        print(f"out of date: {counted(len(outdated), 'file')} (run the same command without --check)")
+        print(f"out of date: {format_count(len(outdated), 'file')} (run the same command without --check)")
         return 1
-    print(f"up to date: {counted(files, 'file')}")
+    print(f"up to date: {format_count(files, 'file')}")
     return 0
 
 
-def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, standing: Standing) -> int:
+def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, staleness: Staleness) -> int:
     """Run every cell again whose code has changed; returns how many still have no fresh result."""
     from xmcbench.command.progress import Display
     from xmcbench.environment import Compute
@@ -168,7 +168,7 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
 
     limits, failed = request.limits(arguments), 0
     datasets = request.places_by_name(arguments)
-    for record in [record for record in store.records() if record.ok and standing.stale(record)]:
+    for record in [record for record in store.records() if record.ok and staleness.is_stale(record)]:
         name = record.cell.dataset
         try:
             planned = plan_again(record, datasets.get(name, name), registry, store, refresh=True)
@@ -185,7 +185,7 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
 
 
 def _with_current_figures(
-    store: Store, check: bool, places: Mapping[str, str], standing: Standing
+    store: Store, check: bool, places: Mapping[str, str], staleness: Staleness
 ) -> tuple[list[Record], list[str]]:
     """Return the records, scored again where the code of ranks or metrics, propensities or the default filter changed.
 
@@ -205,15 +205,15 @@ def _with_current_figures(
             card, scored = cards.get(record.cell.dataset), record.protocol
             constants = (card.propensity.a, card.propensity.b) if card else scored.propensity
             default = card.filter if card else scored.filter
-            ranked_again = can_rank_again(record, store, standing)
-            if not constants or not (ranked_again or is_outdated(record, default, constants, standing)):
+            ranked_again = can_rank_again(record, store, staleness)
+            if not constants or not (ranked_again or is_outdated(record, default, constants, staleness)):
                 records.append(record)
                 continue
             path, name = store.place(record.cell), record.cell.dataset
             code = "its ranks are from other code" if ranked_again else "figures are from other metrics or propensities"
             outdated.append(f"{path}: {code}, or of another default filter")
             place = places.get(name, name)
-            found = record if check else up_to_date(record, place, default, constants, store, scorer, standing)
+            found = record if check else up_to_date(record, place, default, constants, store, scorer, staleness)
             if found is None:
                 raise StorageError(f"{path}: another run has this cell", "wait until it has ended")
             records.append(found)
@@ -229,7 +229,7 @@ def _pack(store: Store, check: bool) -> list[str]:
     if check:
         return [f"{path}: not packed" for path in loose_records(store) if path not in store.left_out]
     if moved := pack(store):
-        print(f"packed: {counted(moved, 'record')} that runs wrote", file=sys.stderr)
+        print(f"packed: {format_count(moved, 'record')} that runs wrote", file=sys.stderr)
     return []
 
 

@@ -45,12 +45,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print(listing: list[dict[str, Any]]) -> None:
     """Print a line for each entry; `ls methods NAME` has the parameters of a method."""
-    from xmcbench.output.layout import laid_out
+    from xmcbench.output.layout import format_table
 
     columns = [name for name in listing[0] if name not in _ASIDE]
     rows = [[_format(entry[name], name in _PER_CENT) for name in columns] for entry in listing]
     sides = ["right" if all(_is_figure(entry[name]) for entry in listing) else "left" for name in columns]
-    print(laid_out(rows, [name.replace("_", " ") for name in columns], sides))
+    print(format_table(rows, [name.replace("_", " ") for name in columns], sides))
     for name in (name for name in _ASIDE if name != "parameters"):
         aside: dict[str, list[str]] = {}
         for entry in listing:
@@ -117,7 +117,7 @@ def _methods(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
 
 def _method(arguments: argparse.Namespace) -> int:
     from xmcbench.errors import UsageError
-    from xmcbench.output.layout import laid_out
+    from xmcbench.output.layout import format_table
 
     if arguments.what != "methods":
         raise UsageError(f"{arguments.what} takes no name: {arguments.name!r}", "xmcbench ls methods NAME")
@@ -153,7 +153,7 @@ def _method(arguments: argparse.Namespace) -> int:
         rows = [
             [name, *(_default(values[name]) if name in values else "" for values in presets.values())] for name in names
         ]
-        print(f"\n{laid_out(rows, ['preset', *presets])}")
+        print(f"\n{format_table(rows, ['preset', *presets])}")
         for preset, origin in method.choices.items():
             print(f"\nValues of {preset} come from:\n{textwrap.indent(origin, '    ')}")
     return 0
@@ -221,9 +221,9 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
 
     store, listing = Store(arguments.runs), []
     store.check_exists()
-    standing, here = request.registry(arguments.plugin).standing(arguments.runs), environment.packages()
+    staleness, here = request.registry(arguments.plugin).staleness(arguments.runs), environment.packages()
     records = store.records()
-    report.note_unknown(records, standing)
+    report.note_unknown(records, staleness)
     for record in records:
         values = record.metrics[record.protocol.filter].values if record.ok else {}
         other = {
@@ -236,12 +236,12 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
                 "method": record.name,
                 "seed": record.cell.seed,
                 "key": record.key[:12],
-                "status": "stale" if record.ok and standing.problem(record) else record.status,
+                "status": "stale" if record.ok and staleness.problem(record) else record.status,
                 "P@1": values.get("P@1"),
                 "R@100": values.get("R@100"),
                 "filter": record.protocol.filter,
                 "total_s": record.measured.total_s,
-                "reason": record.reason or standing.problem(record),
+                "reason": record.reason or staleness.problem(record),
                 "other_packages": other,
             }
         )

@@ -51,18 +51,18 @@ def run(arguments: argparse.Namespace) -> int:
     records, earlier = latest(store.records())
     report.note_earlier(earlier)
     spelled = {record.cell.dataset.casefold(): record.cell.dataset for record in records}
-    standing = request.registry(arguments.plugin).standing(arguments.runs)
+    staleness = request.registry(arguments.plugin).staleness(arguments.runs)
     given = [name.strip() for name in (arguments.dataset or "").split(",") if name.strip()]
     setting = request.only_setting(arguments)
     listed = overall.read_list(arguments.runs).get(setting.slug)
     datasets = [spelled.get(name.casefold(), name) for name in given] or listed
     with store.noting_left_out():
-        made = overall.overall(records, setting, arguments.metric, datasets, standing)
+        made = overall.overall(records, setting, arguments.metric, datasets, staleness)
     kinds = {made.setting.kind, "ez"}  # a method that ignores pairs has its zero-shot result in any setting
     ranked = [
         record for record in records if record.cell.dataset in made.datasets and record.cell.setting.kind in kinds
     ]
-    report.note_unknown(ranked, standing)
+    report.note_unknown(ranked, staleness)
     if arguments.svg:
         write_text(arguments.svg, overall.chart(made).draw())
     if arguments.json:

@@ -13,10 +13,10 @@ from xmcbench.command.progress import Display
 from xmcbench.errors import UsageError
 from xmcbench.experiment import Experiment, Run, Shown
 from xmcbench.output.escaping import terminal
-from xmcbench.output.layout import laid_out
-from xmcbench.output.quantities import counted, duration
-from xmcbench.records import Record, Standing, Store, as_json
-from xmcbench.records.standing import HINT
+from xmcbench.output.layout import format_table
+from xmcbench.output.quantities import duration, format_count
+from xmcbench.records import Record, Staleness, Store, as_json
+from xmcbench.records.staleness import HINT
 from xmcbench.runner.estimate import Estimate
 from xmcbench.runner.plan import Plan, PlannedCell
 from xmcbench.runner.rows import Skipped
@@ -37,7 +37,7 @@ def execute(experiment: Experiment[Shown]) -> Shown:
             if states["stale"]
             else " (--force reruns them)"
         )
-        print(f"xmcbench: {finished} of {counted(len(planned.cells), 'cell')} cached{stale}", file=sys.stderr)
+        print(f"xmcbench: {finished} of {format_count(len(planned.cells), 'cell')} cached{stale}", file=sys.stderr)
     with Display(planned, Store(experiment.options.runs)) as display:
         return experiment.execute(display.progress, display.watch)
 
@@ -104,12 +104,14 @@ def warn_left_out(store: Store) -> int:
 def note_earlier(earlier: Mapping[str, int]) -> None:
     """Print one line for each dataset with results on an earlier version of it, which are left out."""
     for dataset, number in sorted(earlier.items()):
-        print(f"left out: {counted(number, 'result')} on an earlier version of {terminal(dataset)}", file=sys.stderr)
+        print(
+            f"left out: {format_count(number, 'result')} on an earlier version of {terminal(dataset)}", file=sys.stderr
+        )
 
 
-def note_unknown(records: Iterable[Record], standing: Standing) -> None:
+def note_unknown(records: Iterable[Record], staleness: Staleness) -> None:
     """Print one line for methods that are not here: it is unknown whether their results are stale."""
-    if unknown := sorted({name for record in records if record.ok for name in standing.lacking(record)}):
+    if unknown := sorted({name for record in records if record.ok for name in staleness.missing_methods(record)}):
         print(
             f"xmcbench: note: whether results of {', '.join(map(terminal, unknown))} are stale is not known ({HINT})",
             file=sys.stderr,
@@ -143,9 +145,9 @@ def results_json(results: Results) -> dict[str, Any]:
     return {"filter": results.filter or filters, "skipped": skipped_json(results.skipped)}
 
 
-def records_json(records: Sequence[Record], standing: Standing) -> list[dict[str, Any]]:
+def records_json(records: Sequence[Record], staleness: Staleness) -> list[dict[str, Any]]:
     """Return records as JSON values, with the reason why a record is stale, or null."""
-    return [{**as_json(record), "problem": standing.problem(record) or None} for record in records]
+    return [{**as_json(record), "problem": staleness.problem(record) or None} for record in records]
 
 
 def skipped_json(skipped: Sequence[Skipped]) -> list[dict[str, Any]]:
@@ -173,7 +175,7 @@ def _plan_table(planned: Plan, estimate: Estimate) -> str:
         why = f"{left_out.reason} ({left_out.hint})" if left_out.hint else left_out.reason
         lines.append([left_out.method, *where, "", f"skipped: {why}", "", ""])
     heads = ["Method", *(["dataset", "setting"] if several else []), "seed", "state", "last s", "last peak GiB"]
-    return laid_out(
+    return format_table(
         lines, heads, ["left" if head in ("Method", "dataset", "setting", "state") else "right" for head in heads]
     )
 
@@ -182,17 +184,19 @@ def _summary(planned: Plan, estimate: Estimate, jobs: int) -> str:
     """Return the cells by state, the work that they share, and an estimate of the time."""
     states = Counter(cell.state for cell in planned.cells)
     listed = ", ".join(f"{states[state]} {state}" for state in ("to run", "cached", "stale") if states[state])
-    said = [f"{counted(len(planned.cells), 'cell')}: {listed}." if listed else "0 cells."]
+    said = [f"{format_count(len(planned.cells), 'cell')}: {listed}." if listed else "0 cells."]
     for work in estimate.shared:
         said.append(
             f"The pre-training of {work.method}, seed {work.seed}, on {work.dataset} is done once for "
-            f"{counted(len(work.cells), 'cell')}."
+            f"{format_count(len(work.cells), 'cell')}."
         )
     if states["to run"]:
         measured = states["to run"] - estimate.unmeasured
         at_once = f"{jobs} at once" if jobs > 1 else "one after the other"
-        known = f"{duration(estimate.total_s / jobs)} for {counted(measured, 'cell')}, {at_once}" if measured else ""
-        unknown = f"{counted(estimate.unmeasured, 'cell')} not measured yet" if estimate.unmeasured else ""
+        known = (
+            f"{duration(estimate.total_s / jobs)} for {format_count(measured, 'cell')}, {at_once}" if measured else ""
+        )
+        unknown = f"{format_count(estimate.unmeasured, 'cell')} not measured yet" if estimate.unmeasured else ""
         said.append(f"Estimate: {'; '.join(filter(None, [known, unknown]))}.")
     return "\n".join(said)
 

@@ -88,10 +88,10 @@ def comparison(arguments: argparse.Namespace, force: bool = False) -> Comparison
 
     names = ("runs", "setting", "ratio", "by", "seed", "filter")
     chosen = {name: getattr(arguments, name) for name in names}
-    standing = registry(arguments.plugin).standing(arguments.runs)
+    staleness = registry(arguments.plugin).staleness(arguments.runs)
     rows = (arguments.first, arguments.second)
-    found = compare(*rows, dataset=place(arguments), **chosen, force=force, standing=standing)
-    report.note_unknown([*found.first.records, *found.second.records], standing)
+    found = compare(*rows, dataset=place(arguments), **chosen, force=force, staleness=staleness)
+    report.note_unknown([*found.first.records, *found.second.records], staleness)
     return found
 
 

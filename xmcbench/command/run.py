@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = choices(results, arguments.best) if arguments.best is not None else []
     if arguments.json:
         best = {"best": [choice.as_json() for choice in chosen]} if chosen else {}
-        records = report.records_json(results.records, results.standing)
+        records = report.records_json(results.records, results.staleness)
         report.print_json({**report.results_json(results), "records": records, **best})
     else:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]

@@ -46,7 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check the file, score it, print every metric with its interval."""
     from xmcbench.metrics import protocol
-    from xmcbench.output.layout import laid_out
+    from xmcbench.output.layout import format_table
     from xmcbench.runner.scoring import figures_of
 
     scores, head = _of_qrels(arguments) if arguments.qrels else _of_dataset(arguments)
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         ]
         for name, value in result["values"].items()
     ]
-    print(laid_out(rows, ["Metric", "value", "interval"], ("left", "right", "right")))
+    print(format_table(rows, ["Metric", "value", "interval"], ("left", "right", "right")))
     return 0
 
 

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
             conditions=conditions,
             filter_name=arguments.filter,
             k=arguments.k,
-            standing=registry.standing(arguments.runs),
+            staleness=registry.staleness(arguments.runs),
         )
     else:
         if arguments.filter is not None:

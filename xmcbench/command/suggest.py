@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from xmcbench.command import flags, request
 from xmcbench.errors import DataError, StorageError, UsageError
 from xmcbench.output.escaping import tsv
-from xmcbench.output.quantities import counted
+from xmcbench.output.quantities import format_count
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     predictions = load_filtered(record, store, dataset, dataset.choose_filter(arguments.filter))
     empty = write(arguments.out, dataset, predictions, arguments.k)
     without = f"; {empty:,} of them without a suggestion" if empty else ""
-    documents = counted(len(dataset.test), "document")
+    documents = format_count(len(dataset.test), "document")
     print(f"{arguments.out}: {record.name}, {record.cell.setting.title}, {documents}{without}")
     return 0
 

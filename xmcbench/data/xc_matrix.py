@@ -18,7 +18,7 @@ import numpy as np
 
 from xmcbench.data.text_files import at, atomic_gzip, parse_finite, read_lines
 from xmcbench.errors import DataError
-from xmcbench.output.quantities import counted
+from xmcbench.output.quantities import format_count
 from xmcbench.storage.reading import bounded_memory
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def read_matrix(path: Path) -> csr_matrix:
                 values.append(_read_value(path, number, entry, value))
             indptr.append(len(indices))
         if len(indptr) - 1 != rows:
-            what = f"{path} has {counted(len(indptr) - 1, 'row')}, but its header '{rows} {columns}' says {rows}"
+            what = f"{path} has {format_count(len(indptr) - 1, 'row')}, but its header '{rows} {columns}' says {rows}"
             raise DataError(what, "is the file truncated? an empty row must be a blank line")
         parts = (np.array(values, np.float32), np.array(indices, np.int32), np.array(indptr, np.int64))
         matrix = csr_matrix(parts, shape=(rows, columns))

@@ -15,7 +15,7 @@ from xmcbench.leaderboard.losses import loss_charts
 from xmcbench.leaderboard.published import MAIN, Ablation, Source
 from xmcbench.leaderboard.rows import apart, by_setting, group_rows, rows, shared_name, slug
 from xmcbench.leaderboard.tables import ablation_table, text_table, without_switches
-from xmcbench.records import Record, Standing
+from xmcbench.records import Record, Staleness
 from xmcbench.storage.canonical import sha256_json
 
 #: The number of a row that has not been published.
@@ -24,7 +24,7 @@ NO_INDEX = "-"
 Records = Sequence[Record]
 
 
-def page(datasets: Mapping[str, Records], printed: Sequence[Source], standing: Standing) -> Page | None:
+def page(datasets: Mapping[str, Records], printed: Sequence[Source], staleness: Staleness) -> Page | None:
     """The page; None if no source has an ablation. ``datasets``: name -> records."""
     blocks: list[Block] = []
     for number, source in enumerate(printed, 1):
@@ -44,7 +44,7 @@ def page(datasets: Mapping[str, Records], printed: Sequence[Source], standing: S
             for setting, records in by_setting(switched_records).items():
                 if groups := _groups(records, ablation):
                     blocks.append(Heading(2, f"{name}, {setting.title}, measured"))
-                    blocks += [block for group in groups for block in _blocks_of(group, ablation, standing)]
+                    blocks += [block for group in groups for block in _blocks_of(group, ablation, staleness)]
     return Page("ablation", "Ablation", (*blocks, *citations(printed, attrgetter("ablation")))) if blocks else None
 
 
@@ -95,12 +95,12 @@ def _apart(groups: Sequence[Records], ablation: Ablation) -> list[str]:
     return apart([{name: own[name] for name in own.keys() - ablation.switches.keys()} for own in parameters])
 
 
-def _blocks_of(group: tuple[str, str, Records], ablation: Ablation, standing: Standing) -> Iterator[Block]:
+def _blocks_of(group: tuple[str, str, Records], ablation: Ablation, staleness: Staleness) -> Iterator[Block]:
     """Heading, table and loss curves of one group; rows in the published order, then the others."""
     name, stem, records = group
     records, left_out = _shared_seeds(records)
     filter_name = records[0].protocol.filter
-    made = sorted(rows(records, filter_name, standing), key=lambda row: _order(row.parameters, ablation))
+    made = sorted(rows(records, filter_name, staleness), key=lambda row: _order(row.parameters, ablation))
     yield Heading(3, name)
     if any(row.figures for row in made):
         caption = captions.rows_of_ablation(name, records, filter_name, ablation) + left_out

@@ -18,7 +18,7 @@ from xmcbench.leaderboard.losses import loss_charts
 from xmcbench.leaderboard.points import Scatter, Spot
 from xmcbench.leaderboard.rows import Cost, Row, apart, borrow, rows, shared_name
 from xmcbench.metrics import protocol
-from xmcbench.records import Record, Standing
+from xmcbench.records import Record, Staleness
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json
 
@@ -36,23 +36,27 @@ _CHEAPEST, _TICKS = 0.01, 7
 Shown = TypeVar("Shown")
 
 
-def of_dataset(complete: Mapping[Setting, Sequence[Record]], filter_name: str, standing: Standing) -> tuple[Chart, ...]:
+def of_dataset(
+    complete: Mapping[Setting, Sequence[Record]], filter_name: str, staleness: Staleness
+) -> tuple[Chart, ...]:
     """The charts of a dataset's page, the most telling first. complete: setting -> records of whole methods."""
-    return tuple(itertools.islice(_of_dataset(complete, filter_name, standing), CHARTS))
+    return tuple(itertools.islice(_of_dataset(complete, filter_name, staleness), CHARTS))
 
 
-def _of_dataset(complete: Mapping[Setting, Sequence[Record]], filter_name: str, standing: Standing) -> Iterator[Chart]:
+def _of_dataset(
+    complete: Mapping[Setting, Sequence[Record]], filter_name: str, staleness: Staleness
+) -> Iterator[Chart]:
     records = [record for group in complete.values() for record in group]
     for metric in _CURVES:
-        if made := curve(records, "label", metric, filter_name, standing=standing):
+        if made := curve(records, "label", metric, filter_name, staleness=staleness):
             yield coverage(_best(made))
-    if costs := tradeoff(complete, filter_name, standing):
+    if costs := tradeoff(complete, filter_name, staleness):
         yield costs
     for group in complete.values():
-        if drawn := budget(group, filter_name, standing):
+        if drawn := budget(group, filter_name, staleness):
             yield drawn
     for metric in _CURVES[:1]:
-        if made := curve(records, "pair", metric, filter_name, standing=standing):
+        if made := curve(records, "pair", metric, filter_name, staleness=staleness):
             yield coverage(_best(made))
     if zero_shot := complete.get(Setting("ez")):
         yield from loss_charts(zero_shot, f"{zero_shot[0].cell.dataset.lower()}-training")
@@ -123,7 +127,7 @@ def _point(x: float, point: CoveragePoint) -> Point:
 
 
 def tradeoff(
-    complete: Mapping[Setting, Sequence[Record]], filter_name: str, standing: Standing | None = None
+    complete: Mapping[Setting, Sequence[Record]], filter_name: str, staleness: Staleness | None = None
 ) -> Scatter | None:
     """Quality against time in the setting with the most methods; None for fewer than 3 methods.
 
@@ -134,7 +138,7 @@ def tradeoff(
     for setting, records in complete.items():
         borrowed = borrow(complete.get(Setting("ez"), ()), records) if setting.kind != "ez" else []
         made = [
-            row for row in rows([*records, *borrowed], filter_name, standing) if row.costs and not row.facts.changes
+            row for row in rows([*records, *borrowed], filter_name, staleness) if row.costs and not row.facts.changes
         ]
         machines = Counter(machine for row in made for machine in row.costs)
         usual = max(sorted(machines), key=lambda machine: machines[machine], default="")
@@ -192,7 +196,7 @@ def _slug(metric: str) -> str:
     return metric.lower().replace("@", "")
 
 
-def budget(records: Sequence[Record], filter_name: str, standing: Standing | None = None) -> Lines | None:
+def budget(records: Sequence[Record], filter_name: str, staleness: Staleness | None = None) -> Lines | None:
     """Quality against the training budget, of rows of one setting that differ in nothing else; None for fewer than
     three budgets.
 
@@ -218,7 +222,7 @@ def budget(records: Sequence[Record], filter_name: str, standing: Standing | Non
     first = next((texts for texts in budgets if texts), 1)
     cell, lines, marks = kept[0][0][1].cell, [], False
     for name, placed, points in chosen:
-        notes = (standing or Standing()).problems(record for _, record in placed)
+        notes = (staleness or Staleness()).problems(record for _, record in placed)
         marks |= bool(notes)
         run = tuple(_point(math.log2(1 + texts / first), point) for texts, point in points.items())
         lines.append(Line(f"{name}{DAGGER}" if notes else name, (run,)))

@@ -18,7 +18,7 @@ from xmcbench.leaderboard.blocks import Block, Heading, Page, citations
 from xmcbench.leaderboard.published import Ablation, Claim, Side, Source
 from xmcbench.leaderboard.rows import for_tuning, group_rows
 from xmcbench.leaderboard.tables import Table, text_table, without_switches
-from xmcbench.records import Record, Standing
+from xmcbench.records import Record, Staleness
 
 NAME = "claims"
 #: The metrics of the page.
@@ -36,7 +36,7 @@ class _Tried:
     marks: tuple[str, ...]
 
 
-def page(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], standing: Standing) -> Page | None:
+def page(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], staleness: Staleness) -> Page | None:
     """The page; None if no claim can be tested. ``datasets``: name -> records.
 
     Datasets for tuning (``-dev``) are left out.
@@ -45,7 +45,7 @@ def page(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], st
     for name in sorted(datasets):
         done = [record for record in datasets[name] if record.ok and not for_tuning(name)]
         tables = (
-            _table(f"{name.lower()}-{number}", done, source, standing) for number, source in enumerate(printed, 1)
+            _table(f"{name.lower()}-{number}", done, source, staleness) for number, source in enumerate(printed, 1)
         )
         if found := [table for table in tables if table]:
             blocks += [Heading(2, name), *found]
@@ -55,9 +55,9 @@ def page(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], st
     return Page(NAME, "The papers' claims, tested", (*blocks, *explained, *citations(printed, attrgetter("claims"))))
 
 
-def _table(name: str, records: Sequence[Record], source: Source, standing: Standing) -> Table | None:
+def _table(name: str, records: Sequence[Record], source: Source, staleness: Staleness) -> Table | None:
     presets = _shared_presets(records, source.claims)
-    tested = [_test(claim, records, source, presets, standing) for claim in source.claims]
+    tested = [_test(claim, records, source, presets, staleness) for claim in source.claims]
     tested = [test for test in tested if test.differences]
     if not tested:
         return None
@@ -89,12 +89,12 @@ def _shared_presets(records: Iterable[Record], claims: Iterable[Claim]) -> list[
 
 
 def _test(
-    claim: Claim, records: Sequence[Record], source: Source, presets: Iterable[str], standing: Standing
+    claim: Claim, records: Sequence[Record], source: Source, presets: Iterable[str], staleness: Staleness
 ) -> _Tried:
     differences: dict[str, dict[str, list[float]]] = {}
     marks: list[str] = []
     for preset in presets:
-        better, worse = (_row(side, records, source, preset, standing) for side in (claim.better, claim.worse))
+        better, worse = (_row(side, records, source, preset, staleness) for side in (claim.better, claim.worse))
         if claim.better.row and claim.worse.row and _others(better, source) != _others(worse, source):
             continue  # the preset has changed between the two
         if pairs := _pairs(better, worse):
@@ -102,43 +102,43 @@ def _test(
                 metric: [100 * (_value(first, metric) - _value(second, metric)) for first, second in pairs]
                 for metric in METRICS
             }
-            marks += [*standing.problems(better), *standing.problems(worse)]
+            marks += [*staleness.problems(better), *staleness.problems(worse)]
     return _Tried(claim, differences, tuple(dict.fromkeys(marks)))
 
 
-def _row(side: Side, records: Sequence[Record], source: Source, preset: str, standing: Standing) -> list[Record]:
+def _row(side: Side, records: Sequence[Record], source: Source, preset: str, staleness: Staleness) -> list[Record]:
     """The records of one side of a claim, one per seed; none if the board does not have it."""
     inside = [record for record in records if record.cell.setting == side.setting]
     if side.row is not None and source.ablation:
-        rows = [record for record in inside if _is_row(record, side.row, source.ablation, standing)]
+        rows = [record for record in inside if _is_row(record, side.row, source.ablation, staleness)]
         own = [record for record in rows if _preset(record) == preset]
     else:
         whole, _ = ablation.split_ablated(inside, [source])
         named = [record for record in whole if record.method.title == side.method]
-        unchanged = [record for record in named if _is_unchanged(record, record.method.variant, standing)]
+        unchanged = [record for record in named if _is_unchanged(record, record.method.variant, staleness)]
         own = [record for record in unchanged if _preset(record) == preset]
         own = own or [record for record in unchanged if not _preset(record)]  # a method without presets
     # A preset may have changed between two runs: its rows by today's code come first, then those with more seeds.
-    return min(group_rows(own).values(), key=lambda group: (len(standing.problems(group)), -len(group)), default=[])
+    return min(group_rows(own).values(), key=lambda group: (len(staleness.problems(group)), -len(group)), default=[])
 
 
-def _is_row(record: Record, row: str, printed: Ablation, standing: Standing) -> bool:
+def _is_row(record: Record, row: str, printed: Ablation, staleness: Staleness) -> bool:
     """Return whether it is this row of the ablation, with all other parameters as a preset has them."""
     variant = without_switches(record.method.variant, printed.switches)
     return (
         record.method.title == printed.method
-        and _is_unchanged(record, variant, standing, printed.switches)
+        and _is_unchanged(record, variant, staleness, printed.switches)
         and ablation.index(record.cell.parameters, printed) == row
     )
 
 
-def _is_unchanged(record: Record, variant: str, standing: Standing, ignored: Collection[str] = ()) -> bool:
+def _is_unchanged(record: Record, variant: str, staleness: Staleness, ignored: Collection[str] = ()) -> bool:
     """Return whether its parameters are those of its preset, except for the ignored ones.
 
     The variant names changed parameters, but not those that it describes: a row with another number of steps looks like
     one of the preset. Only the preset tells.
     """
-    return "=" not in variant and not standing.changed(record, _preset(record), ignored)
+    return "=" not in variant and not staleness.has_changed(record, _preset(record), ignored)
 
 
 def _others(group: Sequence[Record], source: Source) -> dict[str, object]:

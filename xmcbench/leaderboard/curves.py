@@ -13,7 +13,7 @@ from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import protocol
 from xmcbench.metrics.seeds import half_width
 from xmcbench.output import escaping
-from xmcbench.records import Record, Standing
+from xmcbench.records import Record, Staleness
 from xmcbench.setting import Setting
 
 X = TypeVar("X", int, float)
@@ -81,13 +81,13 @@ def curve(
     filter_name: str,
     ratios: Sequence[float] | None = None,
     expected: Iterable[tuple[str, float, int]] = (),
-    standing: Standing | None = None,
+    staleness: Staleness | None = None,
 ) -> Curve | None:
     """The curve of the records of one dataset; None if there is nothing to draw.
 
     With ``ratios`` every row that has a point is drawn. Without, they are those of the records, and a row that looks
     at pairs needs two points; there is a curve only if such a row has a few-shot one. ``expected``:
-    (row name, ratio, seed) that should be there, besides the seeds and ratios of the lines themselves. ``standing``:
+    (row name, ratio, seed) that should be there, besides the seeds and ratios of the lines themselves. ``staleness``:
     today's code, by which stale rows are marked.
     """
     groups: dict[str, tuple[str, list[tuple[float, Record]]]] = {}
@@ -111,7 +111,7 @@ def curve(
             points = {grid[0] if grid else first: points[first]}
         if not points or (ratios is None and not flat and len(points) < 2):
             continue
-        marks = (standing or Standing()).problems(record for _, record in placed)
+        marks = (staleness or Staleness()).problems(record for _, record in placed)
         lines.append(CoverageLine(name, flat, points, marks))
         seeds = {seed for point in points.values() for seed in point.seeds}
         if not flat:

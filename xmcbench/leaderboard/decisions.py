@@ -18,7 +18,7 @@ def decisions(context: Context, dataset: str, complete: Mapping[Setting, Sequenc
     found: list[Block] = []
     for setting, records in complete.items():
         filter_name = records[0].protocol.filter
-        made = rows(records, filter_name, context.standing)
+        made = rows(records, filter_name, context.staleness)
         found.append(Heading(2, setting.title.capitalize(), setting.slug))
         by_method: dict[str, list[Row]] = {}
         for row in sorted((row for row in made if row.figures), key=lambda row: row.facts.title):

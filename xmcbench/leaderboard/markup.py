@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.tables import BEST, TIED, Table, TableCell, TableLine
 from xmcbench.output import escaping
-from xmcbench.output.layout import in_markdown, laid_out
+from xmcbench.output.layout import format_table, in_markdown
 
 #: What does not stand in a label as it is: a percent sign begins a comment.
 _NO_LABEL = re.compile(r"[^\w.:+-]+")
@@ -51,7 +51,9 @@ def plain(table: Table) -> str:
     lines = [[line.shown, *(cell(line, own) for own in line.cells)] for line in table.lines]
     heads = [table.head, *(column.text for column in table.columns)]
     shown = [[escaping.visible(text) for text in line] for line in (heads, *lines)]
-    made = laid_out(shown[1:], shown[0], ("left", *("left" if column.is_text else "right" for column in table.columns)))
+    made = format_table(
+        shown[1:], shown[0], ("left", *("left" if column.is_text else "right" for column in table.columns))
+    )
     ranks = {cell.rank for line in table.lines for cell in line.cells}
     legend = [words for rank, words in ((BEST, "* best of its column"), (TIED, f"{TIE} {TIED_MEANS}")) if rank in ranks]
     return f"{made}\n\n{'; '.join(legend)}" if legend else made

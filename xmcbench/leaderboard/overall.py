@@ -19,7 +19,7 @@ from xmcbench.leaderboard.rows import borrow, for_tuning, group_rows, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import friedman, protocol
 from xmcbench.metrics.friedman import Friedman
-from xmcbench.records import Record, Standing
+from xmcbench.records import Record, Staleness
 from xmcbench.setting import Setting
 from xmcbench.storage.reading import read_text
 
@@ -80,7 +80,7 @@ def overall(
     setting: Setting,
     metric: str,
     datasets: Sequence[str] | None = None,
-    standing: Standing | None = None,
+    staleness: Staleness | None = None,
 ) -> Overall:
     """Rank the methods of a setting over datasets, by default all that have a result and are not for tuning (``-dev``).
 
@@ -121,7 +121,7 @@ def overall(
         )
     matrix = np.array([[whole[key][name] for key in whole] for name in chosen])
     by_dataset, wins, intervals = friedman.ranks(matrix), friedman.win_rates(matrix), friedman.rank_intervals(matrix)
-    judged = standing or Standing()
+    judged = staleness or Staleness()
     methods = [
         Placed(
             called[key],
@@ -232,9 +232,9 @@ def _has_intervals(made: Overall) -> bool:
     return all(method.interval for method in made.methods)
 
 
-def _marks(group: Sequence[Record], setting: Setting, standing: Standing) -> tuple[str, ...]:
+def _marks(group: Sequence[Record], setting: Setting, staleness: Staleness) -> tuple[str, ...]:
     borrowed = any(record.cell.setting != setting for record in group)
-    return (*([captions.BORROWED] if borrowed else []), *standing.problems(group))
+    return (*([captions.BORROWED] if borrowed else []), *staleness.problems(group))
 
 
 def _borrow(done: Iterable[Record], inside: Iterable[Record]) -> list[Record]:

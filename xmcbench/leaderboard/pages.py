@@ -18,7 +18,7 @@ from xmcbench.leaderboard.sections import FEW, Context, Measured, details, main_
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import Scores
 from xmcbench.output.escaping import markdown, markdown_line, terminal
-from xmcbench.records import Record, Standing
+from xmcbench.records import Record, Staleness
 from xmcbench.setting import Setting
 from xmcbench.storage.reading import read_text
 
@@ -33,7 +33,7 @@ def pages(
     records: Iterable[Record],
     published: Sequence[Source] | None = None,
     remarks: Mapping[str, str] | None = None,
-    standing: Standing | None = None,
+    staleness: Staleness | None = None,
     measured_only: bool = False,
     runs: str = "",
     ranked: Mapping[str, Sequence[str]] | None = None,
@@ -43,7 +43,7 @@ def pages(
     the ablation, the claims.
 
     A pure function of records, published figures (default: those that come with xmcbench) and remarks (name of a page
-    -> text; default: none). standing: today's code, by which stale rows are marked. measured_only: leave out datasets
+    -> text; default: none). staleness: today's code, by which stale rows are marked. measured_only: leave out datasets
     and ablations that have published rows only. runs: the folder of the records for printed commands, if not their
     default. ranked: slug of a setting -> the datasets that the ranking is over; default is all, in every setting.
     scores: the evaluation of a record, by which rows that are tied with the best one are marked; default: no marks.
@@ -56,24 +56,24 @@ def pages(
         if record.counts["test_pairs"]:  # else of documents without labels, which `suggest` predicted for
             datasets.setdefault(record.cell.dataset, []).append(record)
     consistency.check(record for name in sorted(datasets) for record in datasets[name])
-    standing = standing or Standing()
-    claimed = claims.page(datasets, printed, standing)
+    staleness = staleness or Staleness()
+    claimed = claims.page(datasets, printed, staleness)
     if measured_only:
         printed = tuple(source.of_datasets(datasets) for source in printed)
     names = sorted({*datasets, *(row.dataset for source in printed for row in source.rows)})
     told = remarks or {}
-    context = Context(printed, standing, runs, scores)
+    context = Context(printed, staleness, runs, scores)
     made = [
         page
         for name in names
         for page in _dataset_pages(name, datasets.get(name, []), context, told.get(name.lower(), ""))
     ]
     _check_names(made)
-    ablations = ablation.page(datasets, printed, standing)
+    ablations = ablation.page(datasets, printed, staleness)
     if measured_only and not any(ablation.split_ablated(group, printed)[1] for group in datasets.values()):
         ablations = None
     measured = [ablation.split_ablated(datasets[name], printed)[0] for name in sorted(datasets)]
-    ranking = _overall_page(measured, standing, ranked or {})
+    ranking = _overall_page(measured, staleness, ranked or {})
     others = [page for page in (ranking, ablations, claimed) if page]
     board = [_index(datasets, printed, names, others), *made, *others]
     return _with_remarks([*map(with_few_charts, board)], told)
@@ -202,7 +202,7 @@ def _dataset_pages(name: str, records: Sequence[Record], context: Context, remar
             first.append("\n".join(f"* [{markdown(page.title)}]({quote(page.name)}.md)" for page in below))
         first += _published_only(name, complete, context)
     filter_name = records[0].protocol.filter if records else "none"
-    if drawn := charts.of_dataset(complete, filter_name, context.standing):
+    if drawn := charts.of_dataset(complete, filter_name, context.staleness):
         first += [Heading(2, "Charts"), Figures(drawn), captions.CHARTS]
     first += [_SIZES, _statistics({name: records}, context.printed, [name])]
     return [Page(name.lower(), title, (*first, *cited)), *below]
@@ -234,7 +234,7 @@ def _published_only(name: str, complete: Mapping[Setting, Sequence[Record]], con
 
 
 def _overall_page(
-    groups: Iterable[Sequence[Record]], standing: Standing, ranked: Mapping[str, Sequence[str]]
+    groups: Iterable[Sequence[Record]], staleness: Staleness, ranked: Mapping[str, Sequence[str]]
 ) -> Page | None:
     """Return the rankings over datasets, setting by setting; None if no setting has two methods on two datasets."""
     blocks: list[Block] = []
@@ -248,7 +248,7 @@ def _overall_page(
         if ranked and datasets is None:
             continue
         try:
-            made = [overall.overall(found, setting, metric, datasets, standing) for metric in RANKED_BY]
+            made = [overall.overall(found, setting, metric, datasets, staleness) for metric in RANKED_BY]
         except UsageError as error:
             if datasets is not None:
                 raise StorageError(f"{overall.LIST}: {error.message}", error.hint) from error

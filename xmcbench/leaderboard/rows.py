@@ -11,8 +11,8 @@ from statistics import fmean, stdev
 
 from xmcbench.leaderboard import provenance
 from xmcbench.metrics.seeds import half_width
-from xmcbench.output.quantities import counted
-from xmcbench.records import Record, Standing
+from xmcbench.output.quantities import format_count
+from xmcbench.records import Record, Staleness
 from xmcbench.records.record import Figures, Measured
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json
@@ -129,13 +129,13 @@ class Row:
     records: tuple[Record, ...] = ()
 
 
-def rows(records: Iterable[Record], filter_name: str, standing: Standing | None = None) -> list[Row]:
+def rows(records: Iterable[Record], filter_name: str, staleness: Staleness | None = None) -> list[Row]:
     """The rows of records of one dataset and setting, best P@1 first; rows without a result come last.
 
-    Each variant of a method is a row. standing: today's code, by which stale rows are marked.
+    Each variant of a method is a row. staleness: today's code, by which stale rows are marked.
     """
     groups = group_rows(records)
-    made = [_row(name, groups[key], filter_name, standing or Standing()) for key, name in names(groups).items()]
+    made = [_row(name, groups[key], filter_name, staleness or Staleness()) for key, name in names(groups).items()]
     return sorted(made, key=lambda row: (-row.figures["P@1"].value if row.figures else 1.0, row.name))
 
 
@@ -155,9 +155,9 @@ def machine_class(record: Record) -> str:
     if threads is None:
         said.append("threads not recorded")
     elif threads != hardware.cores:
-        said.append(f"{counted(threads, 'thread')} per cell")
+        said.append(f"{format_count(threads, 'thread')} per cell")
     if neighbors:
-        said.append(f"beside {counted(neighbors, 'other cell')}")
+        said.append(f"beside {format_count(neighbors, 'other cell')}")
     return ", ".join(said)
 
 
@@ -270,7 +270,7 @@ def silence(done: Sequence[Record]) -> tuple[str, ...]:
     return (f"no prediction for {100 * share:.1f}% of the test instances",) if share >= MANY_SILENT else ()
 
 
-def _row(name: str, group: Sequence[Record], filter_name: str, standing: Standing) -> Row:
+def _row(name: str, group: Sequence[Record], filter_name: str, staleness: Staleness) -> Row:
     done = [record for record in group if record.ok]
     problems = tuple(f"seed {record.cell.seed}: {record.status}: {record.reason}" for record in group if not record.ok)
     scores = [record.metrics[filter_name] for record in done]
@@ -286,7 +286,7 @@ def _row(name: str, group: Sequence[Record], filter_name: str, standing: Standin
         views={view: _figures([score.views[view] for score in scores]) for view in sorted(shared)},
         costs={machine: _cost(machines[machine]) for machine in sorted(machines)},
         problems=problems,
-        marks=(*standing.problems(done), *silence(done)),
+        marks=(*staleness.problems(done), *silence(done)),
         kinds=provenance.kinds((done or group)[0]),
         facts=_facts(name, group[0]),
         records=tuple(done),

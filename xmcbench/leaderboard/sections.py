@@ -14,7 +14,7 @@ from xmcbench.leaderboard.rows import Cost, Row, borrow, group_rows, names, rows
 from xmcbench.leaderboard.tables import SECOND, Table, Ties, cost_table, group_table, metric_table, text_table
 from xmcbench.metrics.evaluation import Scores
 from xmcbench.metrics.ties import Contender, tied_with_best
-from xmcbench.records import Record, Standing
+from xmcbench.records import Record, Staleness
 from xmcbench.setting import Setting
 
 #: The metrics of the first table of a dataset, and of tables of many rows.
@@ -27,13 +27,13 @@ _OF_MODELS = ("model", "source", "parameters", "width", "outside training data, 
 class Context:
     """The context of all sections of a board.
 
-    printed: published figures. standing: today's code, by which stale rows are marked. runs: the folder of the records,
-    for commands that are printed; empty for the default of these. scores: the evaluation of a record, for tests of
-    rows; None leaves ties out.
+    printed: published figures. staleness: today's code, by which stale rows are marked. runs: the folder of the
+    records, for commands that are printed; empty for the default of these. scores: the evaluation of a record, for
+    tests of rows; None leaves ties out.
     """
 
     printed: tuple[Source, ...]
-    standing: Standing
+    staleness: Staleness
     runs: str = ""
     scores: Callable[[Record], Scores | None] | None = None
 
@@ -84,7 +84,7 @@ class Measured:
         """The results of a setting, with those of the zero-shot setting that belong there too."""
         borrowed = borrow(zero_shot, records) if setting.kind != "ez" else []
         filter_name = records[0].protocol.filter if records else "none"
-        own, other = (rows(part, filter_name, context.standing) for part in (records, borrowed))
+        own, other = (rows(part, filter_name, context.staleness) for part in (records, borrowed))
         return cls(dataset, setting, records, borrowed, _with_borrowed(own, other), filter_name)
 
     @property
@@ -236,13 +236,13 @@ def _provenance(records: Iterable[Record], name: str, caption: str, context: Con
     lines, sorts = [], {}
     for key, called in sorted(names(groups).items(), key=lambda named: named[1]):
         group = groups[key]
-        stale = context.standing.problems(group)
+        stale = context.staleness.problems(group)
         lines.append(
             (
                 called,
                 [
                     _PAIRS[group[0].method.supervision],
-                    "; ".join(stale or dict.fromkeys(map(context.standing.evidence, group))),
+                    "; ".join(stale or dict.fromkeys(map(context.staleness.evidence, group))),
                     group[0].reproduction(context.runs),
                 ],
                 0,

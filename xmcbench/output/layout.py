@@ -45,7 +45,7 @@ class _Column:
         return made
 
 
-def laid_out(
+def format_table(
     lines: Sequence[Sequence[Any]], heads: Sequence[str], aligned: Sequence[str] = (), width: int | None = None
 ) -> str:
     """Return the lines under their heads, in columns. aligned: ``left`` or ``right`` for each column, default left.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def format_count(number: int, noun: str, plural: str = "") -> str:
     """Return a number and its noun: ``1 cell``, ``2 cells``. plural: of the noun, if it is irregular."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 

@@ -22,7 +22,7 @@ from xmcbench.method import Method
 from xmcbench.plugins.description import DEFAULT_PRESET, Description, Values
 from xmcbench.plugins.inspection import TIME_LIMIT_S, About, Answer, Inspected, Inspection, Plugin, Question
 from xmcbench.plugins.loading import check_file, check_not_importing, distribution_of, from_point, origin_of, points
-from xmcbench.records import Cell, Standing
+from xmcbench.records import Cell, Staleness
 from xmcbench.records.equivalence import Equivalence, read_equivalence
 from xmcbench.storage.canonical import canonical_json
 from xmcbench.storage.source import Sources, join_digests
@@ -252,7 +252,7 @@ class Registry:
             raise UnknownName("preset", preset, presets, where=f"of {name}")
         return entry, entry.declared.resolve(name, presets.get(preset or DEFAULT_PRESET, {}))
 
-    def standing(self, runs: Path, names: Iterable[str] | None = None) -> Standing:
+    def staleness(self, runs: Path, names: Iterable[str] | None = None) -> Staleness:
         """Return today's code of all methods, or of the named ones, by which the records of a runs folder are judged.
 
         Raises StorageError where the file of sources with equal results is damaged.
@@ -266,7 +266,7 @@ class Registry:
             for name, about in known.items()
         }
         described = {name: about.described for name, about in known.items()}
-        return Standing(sources, self._through_cell, presets, described, self._equivalence[runs])
+        return Staleness(sources, self._through_cell, presets, described, self._equivalence[runs])
 
     def _through_cell(self, cell: Cell) -> list[tuple[str, Mapping[str, object]]]:
         """Return the methods that a cell goes through today; one that is not here has its name alone."""

@@ -129,7 +129,7 @@ class _Run:
             dataset.propensity,
             store,
             self._scorer,
-            self._plan.standing,
+            self._plan.staleness,
         )
 
     def run(self, executor: Executor, jobs: int, progress: Progress, watch: Watch) -> None:

@@ -14,7 +14,7 @@ from xmcbench import parameters
 from xmcbench.errors import PluginError, StorageError, UnknownName, UsageError, XmcbenchError
 from xmcbench.plugins.description import Values
 from xmcbench.plugins.registry import Entry, Registry, Resolved
-from xmcbench.records import Cell, Record, Standing, Store
+from xmcbench.records import Cell, Record, Staleness, Store
 from xmcbench.records.differences import differences
 from xmcbench.records.record_json import DamagedRecord, check_readable
 from xmcbench.runner.job import training_key, training_name
@@ -75,7 +75,7 @@ class Plan:
     requests: tuple[Request, ...]
     cells: list[PlannedCell]
     skipped: list[Skipped]
-    standing: Standing
+    staleness: Staleness
 
     @property
     def named(self) -> frozenset[str]:
@@ -133,7 +133,7 @@ def plan(
     broken = [method for method in missing if method.named]
     if broken and not cells:
         raise PluginError(broken[0].reason, broken[0].hint)
-    return Plan(tuple(requests), [*cells.values()], missing, registry.standing(store.root, used))
+    return Plan(tuple(requests), [*cells.values()], missing, registry.staleness(store.root, used))
 
 
 def plan_again(
@@ -230,7 +230,7 @@ def _plan_row(
     methods = [entry.usable() for entry in resolved.entries]
     trained = [(entry.name, _identity(entry, values)) for entry, values in resolved.through]
     identity = trained[0][1]
-    standing = registry.standing(store.root, [entry.name for entry in resolved.entries])
+    staleness = registry.staleness(store.root, [entry.name for entry in resolved.entries])
     kinds = {*chain(*(method.needs for method in methods))}
     needs = {kind: max(method.needs.get(kind, 0) for method in methods) for kind in kinds}
     packages = frozenset(chain.from_iterable(method.packages for method in methods))
@@ -239,7 +239,7 @@ def _plan_row(
     for seed in request.seeds:
         subset = subsets[seed]
         cell = _make_cell(name, identity, request.setting, dataset, subset, seed)
-        record, state, damage = _find(cell, dataset, store, standing)
+        record, state, damage = _find(cell, dataset, store, staleness)
         trainings = {
             training_name(method, values): training_key(cell, method, values, registry[method].usable())
             for method, values in trained
@@ -287,7 +287,7 @@ def _make_cell(
     return cell
 
 
-def _find(cell: Cell, dataset: Dataset, store: Store, standing: Standing) -> tuple[Record | None, State, str]:
+def _find(cell: Cell, dataset: Dataset, store: Store, staleness: Staleness) -> tuple[Record | None, State, str]:
     """Return the record of a cell, its state, and a description of damage; empty if it is sound."""
     try:
         record = store.find(cell)
@@ -295,16 +295,18 @@ def _find(cell: Cell, dataset: Dataset, store: Store, standing: Standing) -> tup
         return None, "to run", error.message
     if record is None or not record.finished:
         return record, "to run", ""
-    again = can_rank_again(record, store, standing)
-    state: State = "stale" if standing.stale(record) and not (again and not standing.stale_source(record)) else "cached"
-    damage = "" if again else _find_damage(record, dataset, store, standing)
+    again = can_rank_again(record, store, staleness)
+    state: State = (
+        "stale" if staleness.is_stale(record) and not (again and not staleness.has_stale_source(record)) else "cached"
+    )
+    damage = "" if again else _find_damage(record, dataset, store, staleness)
     return record, "to run" if damage else state, damage
 
 
-def _find_damage(record: Record, dataset: Dataset, store: Store, standing: Standing) -> str:
+def _find_damage(record: Record, dataset: Dataset, store: Store, staleness: Staleness) -> str:
     """Describe damage to the ranks of a record whose figures have to be computed again; empty if they are sound."""
     try:
-        if is_outdated(record, dataset.card.filter, dataset.propensity, standing):
+        if is_outdated(record, dataset.card.filter, dataset.propensity, staleness):
             store.ranks(record, store.truth(record))
     except StorageError as error:
         return error.message

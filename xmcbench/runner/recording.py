@@ -11,7 +11,7 @@ from xmcbench.output.escaping import visible
 from xmcbench.records import Record
 from xmcbench.records.record import Environment, Measured, MethodFacts, Protocol, Status, SubsetFacts
 from xmcbench.records.record_json import check_readable
-from xmcbench.records.standing import metrics_digest
+from xmcbench.records.staleness import metrics_digest
 from xmcbench.runner.job import Outcome
 
 if TYPE_CHECKING:

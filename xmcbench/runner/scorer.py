@@ -27,7 +27,7 @@ from xmcbench.metrics import protocol
 from xmcbench.processes.process_tree import die_with_parent
 from xmcbench.records import Cell, Store, Truth
 from xmcbench.records.record import FilteredFigures, Predictions, Protocol, RanksFacts
-from xmcbench.records.standing import metrics_digest, ranks_digest
+from xmcbench.records.staleness import metrics_digest, ranks_digest
 from xmcbench.runner import scoring
 from xmcbench.runner.ranking import rank
 from xmcbench.setting import draw

@@ -11,7 +11,7 @@ import numpy as np
 from xmcbench.errors import DataError, StorageError, UsageError
 from xmcbench.metrics import Scores, evaluate_ranks, invariants, inverse_propensity_of, label_groups
 from xmcbench.metrics.labels import MIN_INSTANCES
-from xmcbench.records import Ranks, Record, Standing, Store, Truth
+from xmcbench.records import Ranks, Record, Staleness, Store, Truth
 from xmcbench.records.record import Figures, FilteredFigures
 
 if TYPE_CHECKING:
@@ -123,18 +123,18 @@ class StoredScores:
         return None if ranks is None else evaluate_ranks(ranks, truth.pairs, _inverse_propensity(truth, constants))
 
 
-def is_outdated(record: Record, filter_name: str, propensity: tuple[float, float], standing: Standing) -> bool:
+def is_outdated(record: Record, filter_name: str, propensity: tuple[float, float], staleness: Staleness) -> bool:
     """Return whether the figures are from other metrics, propensity constants or another default filter.
 
     Without ranks, or ranks under the new filter, a record is never outdated: no figures can be computed.
     """
     other = filter_name != record.protocol.filter and filter_name in record.metrics
-    return record.ok and record.ranks is not None and (other or not standing.figures_current(record, propensity))
+    return record.ok and record.ranks is not None and (other or not staleness.has_current_figures(record, propensity))
 
 
-def can_rank_again(record: Record, store: Store, standing: Standing) -> bool:
+def can_rank_again(record: Record, store: Store, staleness: Staleness) -> bool:
     """Return whether other code made the ranks of a record, and its predictions are here."""
-    return record.ok and standing.stale_ranks(record) and store.has_predictions(record)
+    return record.ok and staleness.has_stale_ranks(record) and store.has_predictions(record)
 
 
 def up_to_date(
@@ -144,7 +144,7 @@ def up_to_date(
     propensity: tuple[float, float],
     store: Store,
     scorer: Scorer,
-    standing: Standing,
+    staleness: Staleness,
 ) -> Record | None:
     """Return the record with the ranks and figures of today's code, computing and writing outdated ones.
 
@@ -154,7 +154,7 @@ def up_to_date(
     """
 
     def is_stale(found: Record) -> bool:
-        return is_outdated(found, filter_name, propensity, standing) or can_rank_again(found, store, standing)
+        return is_outdated(found, filter_name, propensity, staleness) or can_rank_again(found, store, staleness)
 
     if not is_stale(record):
         return record
@@ -162,7 +162,7 @@ def up_to_date(
         found = store.sound(record.cell) if claim.held else None
         if found is None or not is_stale(found):
             return found
-        if can_rank_again(found, store, standing) and found.predictions is not None:
+        if can_rank_again(found, store, staleness) and found.predictions is not None:
             # If this is killed before the record is written, its ranks are still outdated and made once more.
             scored = scorer.score(found.cell, store.root, dataset, found.predictions.depth)
         else:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from xmcbench.errors import StorageError
-from xmcbench.output.quantities import counted
+from xmcbench.output.quantities import format_count
 from xmcbench.storage.artifact_files import COST, find_damage
 from xmcbench.storage.locks import exclusive, sweep_claims
 from xmcbench.storage.naming import check_name
@@ -82,7 +82,7 @@ def _is_unsettled(training: Path) -> bool:
 def _remove_shared_rankings(root: Path) -> None:
     """Remove rankings of earlier versions, which kept them where every cell can read them."""
     if files := [*root.glob("ranking/*/ranking.npz")]:
-        removed = f"removed {counted(len(files), 'ranking')} of an earlier version"
+        removed = f"removed {format_count(len(files), 'ranking')} of an earlier version"
         print(f"xmcbench: {removed} from {root}, where every cell could read them", file=sys.stderr)
         for file in files:
             shutil.rmtree(file.parent, ignore_errors=True)

@@ -213,7 +213,7 @@ def _showable(
 
 
 def _unshowable(records: Sequence[Record]) -> str:
-    """Why the board of these records cannot be made in some format; empty where it can."""
+    """Return why the board of these records cannot be made in some format; empty if it can."""
     try:
         made = pages(records)
         for layout in _FORMATS:

@@ -193,7 +193,7 @@ def test_a_hybrid_is_stale_when_a_part_has_changed(monkeypatch, tmp_path):
         parameters={"parts": "tfidf,bm25"},
         seed=0,
     )
-    assert [name for name, _ in Registry().standing(tmp_path).through(cell)] == ["hybrid", "tfidf", "bm25"]
+    assert [name for name, _ in Registry().staleness(tmp_path).through(cell)] == ["hybrid", "tfidf", "bm25"]
 
 
 def test_a_hybrid_is_stale_when_a_preset_of_a_part_has_other_values(monkeypatch):

@@ -20,7 +20,7 @@ from xmcbench.data.sources.tables import DEFAULTS
 from xmcbench.data.sources.vocabulary import LANGUAGE, NAMES, SUFFIXES, bare, read_vocabulary
 from xmcbench.data.text_files import at, find_source, open_source, read_all, read_lines, strip_marks, suffix_of
 from xmcbench.errors import DataError
-from xmcbench.output.quantities import counted
+from xmcbench.output.quantities import format_count
 from xmcbench.storage.reading import DOCUMENT
 
 #: The files of short texts, and of full texts: a text, a document with its subjects, and the subjects of a text.
@@ -124,9 +124,9 @@ def _labels(path: Path, language: str | None, notes: list[str]) -> Iterator[Row]
         if subject.label:
             yield Row(path, subject.line, subject.uri, subject.label)
     if unlabeled:
-        notes.append(f"{counted(unlabeled, 'subject')} of {path.name} left out: deprecated, or without a label")
+        notes.append(f"{format_count(unlabeled, 'subject')} of {path.name} left out: deprecated, or without a label")
     if others:
-        found = f"{counted(others, 'label')} of {path.name} in another language than {language or LANGUAGE!r}"
+        found = f"{format_count(others, 'label')} of {path.name} in another language than {language or LANGUAGE!r}"
         notes.append(f"{found}, in which their concepts have none; ?language=LANGUAGE chooses one")
 
 
@@ -163,9 +163,9 @@ def _instances(path: Path, vocabulary: Path, language: str | None, notes: list[s
     subjects = _Subjects(vocabulary, language)
     yield from (_full_texts if path.is_dir() else _short_texts)(path, subjects, notes)
     if subjects.unknown:
-        notes.append(f"{counted(subjects.unknown, 'subject')} of {path.name} left out: not in the vocabulary")
+        notes.append(f"{format_count(subjects.unknown, 'subject')} of {path.name} left out: not in the vocabulary")
     if subjects.unlabeled:
-        left_out = f"{counted(subjects.unlabeled, 'subject')} of {path.name} left out"
+        left_out = f"{format_count(subjects.unlabeled, 'subject')} of {path.name} left out"
         notes.append(f"{left_out}: deprecated in the vocabulary, or without a label there")
 
 
@@ -198,7 +198,7 @@ def _tsv(path: Path, subjects: _Subjects, notes: list[str]) -> Iterator[Row]:
     if without and not row:
         raise at(path, without[0], "has no tab", "expected the text, a tab, and the <uri>s of its subjects")
     if without:
-        notes.append(f"{counted(len(without), 'line')} of {path.name} left out: no tab")
+        notes.append(f"{format_count(len(without), 'line')} of {path.name} left out: no tab")
 
 
 def _of_object(record: Record, uid: str, subjects: _Subjects) -> Row:
@@ -241,7 +241,7 @@ def _full_texts(folder: Path, subjects: _Subjects, notes: list[str]) -> Iterator
         yield Row(path, 1, _stem(path), title.strip(), content.strip(), ids)
     texts = {_stem(path) for path in documents if suffix_of(path) == _TEXT}
     if alone := [path for path in files if suffix_of(path) in _SUBJECTS and _stem(path) not in texts]:
-        notes.append(f"{counted(len(alone), 'file')} of subjects in {folder.name} left out: without a text")
+        notes.append(f"{format_count(len(alone), 'file')} of subjects in {folder.name} left out: without a text")
 
 
 def _stem(path: Path) -> str:

@@ -11,7 +11,7 @@ from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Sou
 from xmcbench.data.sources.text_lines import has_uids, split_text
 from xmcbench.data.text_files import at, parse_finite, read_lines
 from xmcbench.errors import DataError
-from xmcbench.output.quantities import counted
+from xmcbench.output.quantities import format_count
 from xmcbench.storage.atomic import atomic_file
 
 _CORPUS, _QUERIES = "corpus.jsonl", "queries.jsonl"
@@ -92,7 +92,7 @@ def _instances(queries: Path, corpus: Path, qrels: Path | None, notes: list[str]
             yield Row(queries, record.line, uid, *_title_and_content(record), labels_of[uid] if labels_of else ())
     if qrels and labels_of and (missing := len(labels_of) - found) > 0:
         verb = "is" if missing == 1 else "are"
-        notes.append(f"{counted(missing, 'query', 'queries')} of {qrels.name} {verb} not in {queries.name}")
+        notes.append(f"{format_count(missing, 'query', 'queries')} of {qrels.name} {verb} not in {queries.name}")
 
 
 def _judgments(path: Path, corpus: Path, notes: list[str]) -> dict[str, list[int]]:
@@ -121,7 +121,7 @@ def _judgments(path: Path, corpus: Path, notes: list[str]) -> dict[str, list[int
         number, label = missing[0]
         raise at(path, number, f"there is no {label[:60]!r} in the corpus", "its ids are the _id of corpus.jsonl")
     if missing:
-        notes.append(f"{counted(len(missing), 'judgment')} of {path.name} left out: not in the corpus")
+        notes.append(f"{format_count(len(missing), 'judgment')} of {path.name} left out: not in the corpus")
     return found
 
 

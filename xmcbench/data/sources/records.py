@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from xmcbench.data.text_files import at, lone_return, number_lines, open_source, read_all, strip_marks, suffix_of
 from xmcbench.errors import DataError
-from xmcbench.output.quantities import counted
+from xmcbench.output.quantities import format_count
 from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.reading import LINE, raise_limit
 
@@ -190,7 +190,7 @@ def read_csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
                     raise at(path, line, "a column is named twice", "every column needs its own name")
                 continue
             if len(row) != len(header):
-                raise at(path, line, f"has {counted(len(row), 'cell')}", f"the header has {len(header)}")
+                raise at(path, line, f"has {format_count(len(row), 'cell')}", f"the header has {len(header)}")
             if is_tsv and (cell := next(filter(_is_quoted, row), "")):
                 hint = "cells of a TSV file are read as they are: write it without quotes, or as .csv"
                 raise at(path, line, f"has the cell {cell[:40]}, which is quoted as in CSV", hint)

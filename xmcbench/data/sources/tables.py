@@ -14,7 +14,7 @@ from xmcbench.data.sources.records import ENDINGS, Record, columns_of, read_reco
 from xmcbench.data.sources.source import Holding, Part, Place, Row, Source
 from xmcbench.data.text_files import suffix_of
 from xmcbench.errors import DataError, UsageError
-from xmcbench.output.quantities import counted
+from xmcbench.output.quantities import format_count
 
 #: The columns that are tried for each role where none is named.
 DEFAULTS = {
@@ -285,7 +285,7 @@ def check_shards(files: tuple[Path, ...]) -> tuple[Path, ...]:
     shards = [re.search(f"{_SHARD.pattern}$", path.name.partition(".")[0]) for path in files]
     total = int(shards[0][2]) if shards[0] and shards[0][2] else 0
     if total and len({shard and int(shard[1]) for shard in shards}) != total:
-        said = f"{len(files)} of {counted(total, 'shard')}"
+        said = f"{len(files)} of {format_count(total, 'shard')}"
         raise DataError(f"{files[0].parent} has {said} such as {files[0].name}", "get the others too")
     return files
 

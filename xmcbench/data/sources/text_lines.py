@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xmcbench.data.sources.source import Holding, Part, Place, Row, Source
 from xmcbench.data.text_files import at, find_source, read_lines, read_texts, suffix_of
 from xmcbench.errors import DataError
-from xmcbench.output.quantities import counted
+from xmcbench.output.quantities import format_count
 from xmcbench.storage.atomic import atomic_file
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ def instance_part(path: Path, pairs: Path | None, matrix: Callable[[Path], csr_m
         total = sum(1 for _ in read_texts(labels))
         found = matrix(pairs) if pairs else None
         if found is not None and found.shape[1] != total:
-            what = f"{pairs} has {counted(found.shape[1], 'column')}, but {labels} has {counted(total, 'line')}"
+            what = (
+                f"{pairs} has {format_count(found.shape[1], 'column')}, but {labels} has {format_count(total, 'line')}"
+            )
             raise DataError(what, "expected one column per label; is it the matrix of another dataset?")
         number = 0
         for number, (uid, text) in enumerate(_with_uids(path), 1):
@@ -61,7 +63,7 @@ def instance_part(path: Path, pairs: Path | None, matrix: Callable[[Path], csr_m
                 ids = found.indices[found.indptr[number - 1] : found.indptr[number]].tolist()
                 yield Row(path, number, uid, *split_text(text), ids)
         if found is not None and number != found.shape[0]:
-            what = f"{pairs} has {counted(found.shape[0], 'row')}, but {path} has {counted(number, 'line')}"
+            what = f"{pairs} has {format_count(found.shape[0], 'row')}, but {path} has {format_count(number, 'line')}"
             raise DataError(what, "expected one row per line; is a file truncated?")
 
     return Part("instances", path, (*_files(path), *([pairs] if pairs else []), labels), rows)

@@ -31,7 +31,7 @@ from xmcbench.data.sources.source import (
 from xmcbench.data.sources.text_lines import MARK, write_lines
 from xmcbench.data.text_files import at, atomic_gzip, number_lines, parse_finite, read_lines
 from xmcbench.errors import DataError
-from xmcbench.output.quantities import counted
+from xmcbench.output.quantities import format_count
 
 #: The file of pairs in the archive of the MACLR example.
 _PAIRS = "all_pairs.txt"
@@ -203,7 +203,7 @@ def _read_test(path: Path, label_path: Path, pairs: Path, notes: list[str]) -> I
         yield row if has_labels else row._replace(labels=labels)
     if missing := len(by_uid) - known:
         verb = "is" if missing == 1 else "are"
-        notes.append(f"{counted(missing, 'test uid')} of {pairs.name} {verb} not in {path.name}")
+        notes.append(f"{format_count(missing, 'test uid')} of {pairs.name} {verb} not in {path.name}")
     if has_labels and differing:
-        instances = counted(differing, "test instance")
+        instances = format_count(differing, "test instance")
         notes.append(f"{pairs.name} lists other labels than {path.name} for {instances}; it is not used")

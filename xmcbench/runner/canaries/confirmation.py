@@ -19,8 +19,8 @@ import numpy as np
 
 from xmcbench.environment import Compute, hardware
 from xmcbench.errors import MethodError
-from xmcbench.output.quantities import counted
-from xmcbench.records import Record, Standing, Store
+from xmcbench.output.quantities import format_count
+from xmcbench.records import Record, Staleness, Store
 from xmcbench.records.equivalence import (
     FILE,
     METRICS,
@@ -63,7 +63,7 @@ class Group:
         """The group in one line."""
         record = self.records[0]
         pairs = "without pairs" if record.cell.setting.kind == "ez" else "with pairs"
-        return f"{record.name} on {record.cell.dataset}, {pairs}: {counted(len(self.records), 'record')}"
+        return f"{record.name} on {record.cell.dataset}, {pairs}: {format_count(len(self.records), 'record')}"
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def run_canaries(sources: Mapping[str, str], jobs: int = 2) -> list[Verdict]:
     verdicts = []
 
     def judge(name: str, before: str, compared: int, problems: Sequence[str]) -> None:
-        outcome = "; ".join(problems) or f"equal on {counted(compared, 'canary', 'canaries')}"
+        outcome = "; ".join(problems) or f"equal on {format_count(compared, 'canary', 'canaries')}"
         verdicts.append(Verdict(name, before, sources[name], not problems, outcome))
 
     if protocol := PROTOCOL_NAMES & sources.keys():
@@ -124,11 +124,11 @@ def run_canaries(sources: Mapping[str, str], jobs: int = 2) -> list[Verdict]:
     return verdicts
 
 
-def groups(records: Iterable[Record], standing: Standing) -> list[Group]:
+def groups(records: Iterable[Record], staleness: Staleness) -> list[Group]:
     """Return the records with ranks whose source is stale, grouped by the rerun that covers them."""
     found: dict[str, list[Record]] = {}
     for record in records:
-        if record.ok and record.ranks and standing.stale_source(record):
+        if record.ok and record.ranks and staleness.has_stale_source(record):
             cell = record.cell
             pairs = cell.setting.kind != "ez"
             covered = [cell.dataset_sha256, cell.method, cell.parameters, pairs, record.method.source_sha256]

@@ -15,7 +15,7 @@ from xmcbench.metrics import TruePairs
 from xmcbench.metrics.protocol import DEPTH
 from xmcbench.records.equivalence import METRICS, RANKS
 from xmcbench.records.ranks import Truth
-from xmcbench.records.standing import metrics_digest, ranks_digest
+from xmcbench.records.staleness import metrics_digest, ranks_digest
 from xmcbench.runner.ranking import rank
 from xmcbench.runner.scoring import figures
 from xmcbench.storage.atomic import write_json

@@ -1,4 +1,4 @@
-"""Whether a record is fresh: made by today's code, or by code that is known to give the same result."""
+"""Staleness of records: which ones today's code, or code that is known to give the same result, has not made."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _only_its_own(cell: Cell) -> list[tuple[str, Mapping[str, object]]]:
 
 
 @dataclass(frozen=True)
-class Standing:
+class Staleness:
     """Today's code. sources: method -> SHA-256 of its source; a method that is not there is not judged.
 
     through: the methods that a cell goes through, each with its parameters, its own first. presets: method -> preset ->
@@ -56,12 +56,12 @@ class Standing:
 
         A result whose method is not here is ``not judged``.
         """
-        if self.lacking(record):
+        if self.missing_methods(record):
             return "not judged"
-        if self.stale(record):
+        if self.is_stale(record):
             return "stale"
         own = valid_sources(record)
-        if self._joined(self.through(record.cell), lambda name: [self.sources[name]]) <= own:
+        if self._join(self.through(record.cell), lambda name: [self.sources[name]]) <= own:
             return "same code"
         reruns = [
             entry
@@ -71,32 +71,32 @@ class Standing:
         ]
         return "equal when rerun" if reruns else "equal on canaries"
 
-    def stale(self, record: Record) -> bool:
-        """Whether the code of the method, or of the ranks, has changed and is not known to give the same result."""
-        return self.stale_source(record) or self.stale_ranks(record)
+    def is_stale(self, record: Record) -> bool:
+        """Return whether the code of method or ranks has changed and is not known to give the same result."""
+        return self.has_stale_source(record) or self.has_stale_ranks(record)
 
-    def stale_source(self, record: Record) -> bool:
-        """Whether the code of the method has changed since, and is not known to give the same result."""
+    def has_stale_source(self, record: Record) -> bool:
+        """Return whether the code of the method has changed and is not known to give the same result."""
         through = self.through(record.cell)
         if any(name not in self.sources for name, _ in through):
             return False
         key = canonical_json([[name, values] for name, values in through])
         if key not in self._judged:
-            parts = self._joined(through, lambda name: equal_sources(self.equivalence, name, self.sources[name]))
-            (today,) = self._joined(through, lambda name: [self.sources[name]])
+            parts = self._join(through, lambda name: equal_sources(self.equivalence, name, self.sources[name]))
+            (today,) = self._join(through, lambda name: [self.sources[name]])
             # Reruns compare a method together with its parts.
             together = equal_sources(self.equivalence, record.cell.method, today)
             self._judged[key] = {*parts, *filter(None, together)}
         return self._judged[key].isdisjoint(valid_sources(record))
 
-    def stale_ranks(self, record: Record) -> bool:
-        """Whether other code has made the ranks, which is not known to give the same ones."""
+    def has_stale_ranks(self, record: Record) -> bool:
+        """Return whether other code has made the ranks, which is not known to give the same ones."""
         if record.ranks is None:
             return False
         return record.ranks.source_sha256 not in self._equal_scoring(RANKS, ranks_digest)
 
-    def figures_current(self, record: Record, propensity: tuple[float, float] | None = None) -> bool:
-        """Whether today's metrics give these figures, with these propensity constants (default: the record's)."""
+    def has_current_figures(self, record: Record, propensity: tuple[float, float] | None = None) -> bool:
+        """Return whether today's metrics give these figures. propensity: its constants (default: the record's)."""
         scored = record.protocol
         return (
             scored.version == protocol.VERSION
@@ -111,7 +111,7 @@ class Standing:
         return self._scoring[name]
 
     @staticmethod
-    def _joined(
+    def _join(
         through: Sequence[tuple[str, Mapping[str, object]]], sources: Callable[[str], Iterable[str | None]]
     ) -> set[str]:
         """Return the joined sources of a cell, for every combination of the sources of what it goes through."""
@@ -119,12 +119,12 @@ class Standing:
         combined = product(*(filter(None, sources(name)) for name, _ in through))
         return {join_digests(digests, inner) for digests in combined}
 
-    def lacking(self, record: Record) -> list[str]:
-        """The methods that a record goes through and that are not here: it is not judged."""
+    def missing_methods(self, record: Record) -> list[str]:
+        """Return the methods that a record goes through and that are not here: it is not judged."""
         return [name for name, _ in self.through(record.cell) if name not in self.sources]
 
-    def changed(self, record: Record, preset: str, ignored: Collection[str] = ()) -> bool:
-        """Whether a record has other parameters than the preset gives it today, those in ``ignored`` left out.
+    def has_changed(self, record: Record, preset: str, ignored: Collection[str] = ()) -> bool:
+        """Return whether a record has other parameters than the preset gives it today, those in ``ignored`` left out.
 
         False where the method or the preset is not known.
         """
@@ -135,27 +135,27 @@ class Standing:
         whole = {**known[""], **record.values}
         return any(whole.get(name) != value for name, value in known[preset].items() if name not in ignored)
 
-    def changed_preset(self, record: Record) -> str:
-        """The preset in the name of the record's row, where it has other values today that the name does not show."""
+    def find_changed_preset(self, record: Record) -> str:
+        """Return the preset in the name of the record's row if its values have changed and no name shows it."""
         preset, *rest = record.method.variant.split(", ")
         shown = {name for name, equals, _ in (part.partition("=") for part in rest) if equals}
         described = self.described.get(record.cell.method, ())
-        return preset if preset and self.changed(record, preset, {*shown, *described}) else ""
+        return preset if preset and self.has_changed(record, preset, {*shown, *described}) else ""
 
     def problem(self, record: Record) -> str:
-        """A note for readers of the record's figures; empty if all is well."""
-        if self.stale_source(record):
+        """Return a note for readers of the record's figures; empty if all is well."""
+        if self.has_stale_source(record):
             return "stale: the method's code has changed since this result was made"
-        if self.stale_ranks(record):
+        if self.has_stale_ranks(record):
             return "stale: the code that makes ranks has changed since this result was made"
-        if preset := self.changed_preset(record):
+        if preset := self.find_changed_preset(record):
             return f"stale: the preset {preset} has had other values since this result was made"
         if record.protocol.version != protocol.VERSION:
             return f"stale: scored by version {record.protocol.version} of the metric protocol"
         return ""
 
     def problems(self, records: Iterable[Record]) -> tuple[str, ...]:
-        """Notes for readers of figures averaged over records: each problem once, and mixed sources."""
+        """Return notes for readers of figures averaged over records: each problem once, and mixed sources."""
         group = list(records)
         found = dict.fromkeys(filter(None, map(self.problem, group)))
         partly = [f"{problem} (in some of its results)" for problem in found if not all(map(self.problem, group))]
@@ -167,7 +167,7 @@ class Standing:
         """Return all sources that are known to give the record's result."""
         name = record.cell.method
         linked = {equal for source in valid_sources(record) for equal in equal_sources(self.equivalence, name, source)}
-        fresh = {"today"} if not self.lacking(record) and not self.stale_source(record) else set()
+        fresh = {"today"} if not self.missing_methods(record) and not self.has_stale_source(record) else set()
         return {*filter(None, linked), *fresh}
 
 

@@ -3,13 +3,13 @@
 import pytest
 
 from xmcbench.metrics import VERSION
-from xmcbench.records import Standing
+from xmcbench.records import Staleness
 from xmcbench.records.equivalence import METRICS, RANKS, Evidence
-from xmcbench.records.standing import metrics_digest, ranks_digest, valid_sources
+from xmcbench.records.staleness import metrics_digest, ranks_digest, valid_sources
 from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.source import join_digests
 
-TODAY = Standing({"tfidf": sha256_json("today")})
+TODAY = Staleness({"tfidf": sha256_json("today")})
 
 
 def checked(source):
@@ -23,14 +23,14 @@ def checked(source):
 
 
 def test_a_record_of_other_code_is_stale_unless_a_check_covers_it(record, altered):
-    assert not TODAY.stale(record(code="today"))
-    assert TODAY.stale(record(code="before"))
-    assert not TODAY.stale(record("other", code="before"))  # not judged: its method is not here
-    assert not Standing().stale(record(code="before"))
+    assert not TODAY.is_stale(record(code="today"))
+    assert TODAY.is_stale(record(code="before"))
+    assert not TODAY.is_stale(record("other", code="before"))  # not judged: its method is not here
+    assert not Staleness().is_stale(record(code="before"))
     covered = altered(record(code="before"), (("checks",), [checked("between"), checked("today")]))
-    assert not TODAY.stale(covered)
+    assert not TODAY.is_stale(covered)
     assert valid_sources(covered) == {sha256_json(code) for code in ("before", "between", "today")}
-    assert TODAY.stale(altered(record(code="before"), (("checks",), [checked("between")])))
+    assert TODAY.is_stale(altered(record(code="before"), (("checks",), [checked("between")])))
 
 
 def listed(*codes, kind="canaries"):
@@ -47,23 +47,23 @@ def listed(*codes, kind="canaries"):
 
 
 def test_a_record_of_code_that_is_known_to_give_the_same_is_fresh(record):
-    linked = Standing(TODAY.sources, equivalence={"tfidf": (listed("before", "today"), listed("a", "b"))})
+    linked = Staleness(TODAY.sources, equivalence={"tfidf": (listed("before", "today"), listed("a", "b"))})
     assert [linked.evidence(record(code=code)) for code in ("today", "before", "a")] == [
         "same code",
         "equal on canaries",
         "stale",
     ]
-    rerun = Standing(TODAY.sources, equivalence={"tfidf": (listed("before", "today", kind="reruns"),)})
+    rerun = Staleness(TODAY.sources, equivalence={"tfidf": (listed("before", "today", kind="reruns"),)})
     assert rerun.evidence(record(code="before")) == "equal when rerun"
     assert rerun.evidence(record("other")) == "not judged"
     assert rerun.problems([record(seed=0, code="before"), record(seed=1)]) == ()
-    elsewhere = Standing(TODAY.sources, equivalence={"bm25": (listed("before", "today"),)})
-    assert elsewhere.stale(record(code="before"))
+    elsewhere = Staleness(TODAY.sources, equivalence={"bm25": (listed("before", "today"),)})
+    assert elsewhere.is_stale(record(code="before"))
 
 
 def test_code_that_is_equal_to_other_code_alone_is_stale_and_not_mixed(record):
-    standing = Standing(TODAY.sources, equivalence={"tfidf": (listed("a", "b"),)})
-    found = standing.problems([record(seed=0, code="a"), record(seed=1, code="b")])
+    staleness = Staleness(TODAY.sources, equivalence={"tfidf": (listed("a", "b"),)})
+    found = staleness.problems([record(seed=0, code="a"), record(seed=1, code="b")])
     assert [problem.partition(":")[0] for problem in found] == ["stale"]
 
 
@@ -75,7 +75,7 @@ def test_a_result_with_parts_is_fresh_where_all_of_them_give_the_same(record, al
 
     def evidence(*lists):
         equivalence = {name: (listed(f"{name} before", f"{name} today"),) for name in lists}
-        return Standing(sources, lambda cell: through, equivalence=equivalence).evidence(made)
+        return Staleness(sources, lambda cell: through, equivalence=equivalence).evidence(made)
 
     assert [evidence(), evidence("tfidf"), evidence("outer"), evidence("outer", "tfidf")] == [
         "stale",
@@ -88,23 +88,23 @@ def test_a_result_with_parts_is_fresh_where_all_of_them_give_the_same(record, al
 @pytest.mark.parametrize("before", [None, "earlier"])
 def test_ranks_of_other_code_are_stale_unless_it_is_known_to_make_the_same(record, altered, before):
     other = altered(record(), (("ranks", "source_sha256"), before and sha256_json(before)))
-    assert not TODAY.stale(record())
-    assert TODAY.stale(other)
+    assert not TODAY.is_stale(record())
+    assert TODAY.is_stale(other)
     assert TODAY.problem(other) == "stale: the code that makes ranks has changed since this result was made"
     same = listed(before, "x")
     same = (*same, Evidence(source=ranks_digest(), kind="canaries", date="2026-01-02", processor="P"))
-    assert not Standing(TODAY.sources, equivalence={RANKS: (same,)}).stale(other)
+    assert not Staleness(TODAY.sources, equivalence={RANKS: (same,)}).is_stale(other)
 
 
 def test_figures_of_metrics_that_are_known_to_give_the_same_are_current(record, altered):
     other = altered(record(), (("protocol", "source_sha256"), sha256_json("before")))
     same = (*listed("before"), Evidence(source=metrics_digest(), kind="canaries", date="2026-01-02", processor="P"))
-    assert Standing(equivalence={METRICS: (same,)}).figures_current(other)
+    assert Staleness(equivalence={METRICS: (same,)}).has_current_figures(other)
 
 
 def test_other_packages_make_no_record_stale(record, altered):
     """Their versions stand in the record; whether they matter is for the reader."""
-    assert not TODAY.stale(altered(record(), (("environment", "packages"), {"numpy": "0.1"})))
+    assert not TODAY.is_stale(altered(record(), (("environment", "packages"), {"numpy": "0.1"})))
 
 
 def test_a_record_of_another_protocol_says_so(record, altered):
@@ -132,33 +132,33 @@ def test_the_problems_of_a_row_stand_once_and_seeds_of_different_code_are_mixed(
     [("version", VERSION - 1), ("source_sha256", "0" * 64), ("source_sha256", None), ("propensity", None)],
 )
 def test_figures_of_other_metrics_are_not_current(record, altered, place, value):
-    assert TODAY.figures_current(record(), (0.55, 1.5))
-    assert not TODAY.figures_current(altered(record(), (("protocol", place), value)), (0.55, 1.5))
+    assert TODAY.has_current_figures(record(), (0.55, 1.5))
+    assert not TODAY.has_current_figures(altered(record(), (("protocol", place), value)), (0.55, 1.5))
 
 
 def test_figures_of_other_propensities_are_not_current(record):
     assert record().protocol.source_sha256 == metrics_digest()
-    assert TODAY.figures_current(record())
-    assert not TODAY.figures_current(record(), (0.6, 2.6))
+    assert TODAY.has_current_figures(record())
+    assert not TODAY.has_current_figures(record(), (0.6, 2.6))
 
 
 def test_a_cell_is_changed_where_a_parameter_is_not_as_its_preset_has_it(record):
-    standing = Standing(presets={"tfidf": {"": {"a": 1, "b": 2}, "small": {"a": 3, "b": 2}}})
+    staleness = Staleness(presets={"tfidf": {"": {"a": 1, "b": 2}, "small": {"a": 3, "b": 2}}})
     cell = record("tfidf", a=3, b=2)
-    assert not standing.changed(cell, "small")
-    assert standing.changed(cell, "")
-    assert not standing.changed(cell, "", ignored=["a"])
+    assert not staleness.has_changed(cell, "small")
+    assert staleness.has_changed(cell, "")
+    assert not staleness.has_changed(cell, "", ignored=["a"])
     # A parameter that was added later has its default.
-    assert not standing.changed(record("tfidf", a=3), "small")
-    assert standing.changed(record("tfidf", b=2), "small")
+    assert not staleness.has_changed(record("tfidf", a=3), "small")
+    assert staleness.has_changed(record("tfidf", b=2), "small")
     # What is not known is not judged.
-    assert not standing.changed(cell, "large")
-    assert not standing.changed(record("bm25", a=9), "")
+    assert not staleness.has_changed(cell, "large")
+    assert not staleness.has_changed(record("bm25", a=9), "")
 
 
 def test_a_row_named_after_a_preset_is_stale_where_that_has_other_values_today(record, altered):
     presets = {"tfidf": {"": {"steps": 9, "rate": 1, "size": 5}, "small": {"steps": 3, "rate": 2, "size": 5}}}
-    today = Standing(presets=presets, described={"tfidf": ("steps",)})
+    today = Staleness(presets=presets, described={"tfidf": ("steps",)})
 
     def problem(variant, **parameters):
         return today.problem(altered(record("tfidf", **parameters), (("method", "variant"), variant)))

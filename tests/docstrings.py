@@ -1,0 +1,34 @@
+"""Check of docstrings, part of `tox -e lint`: they begin with a verb in the imperative or a noun."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+#: Words with which a docstring says what a thing answers, and not what it does or is.
+QUESTIONS = ("What", "Whether", "How", "Where", "Which", "When", "Why", "The one")
+
+
+def find_questions(path: Path) -> Iterator[str]:
+    """Yield a line for each docstring of a module that begins with a question word."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node) or ""
+            if text.startswith(tuple(f"{word} " for word in QUESTIONS)):
+                yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}: {text.splitlines()[0]}"
+
+
+def main() -> int:
+    """Print the docstrings; 1 if there are any."""
+    folders = ("xmcbench", "methods", "datasets", "docs")
+    found = [
+        line for folder in folders for path in sorted((ROOT / folder).rglob("*.py")) for line in find_questions(path)
+    ]
+    print("\n".join(found), end="\n" if found else "")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
