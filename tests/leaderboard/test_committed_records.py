@@ -84,6 +84,12 @@ def test_every_figure_of_the_board_follows_from_its_ranks():
     assert problems(BOARD, intervals=False) == []
 
 
+def test_pages_and_figures_are_few_and_small():
+    sizes = {page.name: page.stat().st_size for page in BOARD.glob("*.md")}
+    assert {name: size for name, size in sizes.items() if size > 60 * 1024} == {}
+    assert len([*(BOARD / "figures").iterdir()]) <= 40
+
+
 def test_a_record_without_ranks_is_marked():
     """It is of a time before ranks were kept: its figures cannot be computed again."""
     staleness = Registry().staleness(BOARD)

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Heading, without_a_result
 from xmcbench.leaderboard.rows import Row, rows, slug
-from xmcbench.leaderboard.sections import FEW, Context
+from xmcbench.leaderboard.sections import Context
 from xmcbench.leaderboard.tables import metric_table
 from xmcbench.records import Record
 from xmcbench.setting import Setting
+
+#: The metrics by which values are chosen.
+_CHOSEN_BY = ("P@1", "P@5", "R@100")
 
 
 def decisions(context: Context, dataset: str, complete: Mapping[Setting, Sequence[Record]]) -> list[Block]:
@@ -28,12 +31,12 @@ def decisions(context: Context, dataset: str, complete: Mapping[Setting, Sequenc
         for title, own in by_method.items():
             if len(own) > 1:
                 own = sorted(own, key=lambda row: -row.figures["P@1"].value)  # noqa: PLW2901 - the same rows
-                table = metric_table(own, FEW, f"{setting.slug}-{slug(title)}", ties=context.ties(own, FEW))
+                table = metric_table(own, _CHOSEN_BY, f"{setting.slug}-{slug(title)}", ties=context.ties(own, _CHOSEN_BY))
                 found += [Heading(3, title), table]
         if single:
             found += [
                 Heading(3, "Methods with one row"),
-                metric_table(single, FEW, f"{setting.slug}-single", ties=context.ties(single, FEW)),
+                metric_table(single, _CHOSEN_BY, f"{setting.slug}-single", ties=context.ties(single, _CHOSEN_BY)),
             ]
         found += without_a_result(made)
     return found
