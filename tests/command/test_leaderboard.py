@@ -112,7 +112,7 @@ def test_published_datasets_are_on_a_board_of_ones_own_if_asked_for(inside, runs
     assert inside("leaderboard", "--runs", "sent", "--out", "pages", "--published").returncode == 0
     assert "*MACLR*" in (tmp_path / "pages" / "lf-amazon-131k.md").read_text()
     assert "TF-IDF" in (tmp_path / "pages" / "tiny.md").read_text()
-    assert " --runs sent" in (tmp_path / "pages" / "tiny.md").read_text()
+    assert " --runs sent" in (tmp_path / "pages" / "tiny-ez.md").read_text()
     assert inside("leaderboard", "--runs", "sent", "--out", "tex", "--format", "latex").returncode == 0
     assert r"\toprule" in (tmp_path / "tex" / "tiny" / "ez.tex").read_text()
 

@@ -1,6 +1,8 @@
 """Write results in formats that other programs read.
 
   xmcbench export records --out results.parquet            a line per cell; or results.csv
+  xmcbench export table --setting ez --metric P@1,R@100 --out table.tex
+                                                           methods x datasets, for LaTeX with booktabs and siunitx
   xmcbench export mlflow --to mlruns                       runs of MLflow: a folder, or the address of a server
   xmcbench export run tfidf --setting ez --out run.txt     stored predictions as a run of trec_eval
   xmcbench export qrels --dataset lf-debian-2k --out qrels.txt
@@ -28,6 +30,19 @@ def add(parser: argparse.ArgumentParser) -> None:
     records = verbs.add_parser("records", help="records, as Parquet or CSV")
     records.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     flags.add_plugin(records)
+    table = verbs.add_parser("table", help="a table of methods and datasets in one setting, for a paper in LaTeX")
+    table.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    table.add_argument(
+        "--dataset", type=flags.texts, default=[], metavar="A,B", help="default: all with results, but -dev datasets"
+    )
+    flags.add_setting(table, several=False, required=True, help="zero-shot, few-shot or all pairs")
+    table.add_argument(
+        "--methods", type=flags.texts, default=[], metavar="A,B", help="rows in their order, each NAME or NAME:PRESET"
+    )
+    table.add_argument("--metric", type=flags.texts, default=["P@1", "R@100"], metavar="M,N", help="default: P@1,R@100")
+    table.add_argument("--decimals", type=int, choices=(0, 1, 2), default=1, help="default: %(default)s")
+    table.add_argument("--spread", action="store_true", help="with the half-width of the interval of each figure")
+    flags.add_plugin(table)
     tracked = verbs.add_parser("mlflow", help="records, as runs of MLflow (needs xmcbench[mlflow])")
     tracked.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     tracked.add_argument("--to", required=True, metavar="URI", help="tracking server, or a folder")
@@ -38,7 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     flags.add_choice(ranked)
     qrels = verbs.add_parser("qrels", help="the test pairs of a dataset, as trec_eval reads them")
     flags.add_dataset(qrels, several=False)
-    for verb in (records, ranked, qrels):
+    for verb in (records, table, ranked, qrels):
         verb.add_argument("--out", type=Path, required=True, metavar="FILE", help="file to write")
         verb.add_argument("--force", action="store_true", help="replace FILE")
 
@@ -50,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "mlflow":
         return _mlflow(arguments)
     report.check_new(arguments.out, arguments.force)
-    return {"records": _records, "run": _run, "qrels": _qrels}[arguments.action](arguments)
+    return {"records": _records, "table": _table, "run": _run, "qrels": _qrels}[arguments.action](arguments)
 
 
 def _records(arguments: argparse.Namespace) -> int:
@@ -60,6 +75,26 @@ def _records(arguments: argparse.Namespace) -> int:
     store, records = _read(arguments.runs)
     write_records(records, arguments.out, request.registry(arguments.plugin).staleness(arguments.runs))
     print(f"{format_count(len(records), 'record')} in {arguments.out}")
+    return report.warn_left_out(store)
+
+
+def _table(arguments: argparse.Namespace) -> int:
+    from xmcbench.command import report
+    from xmcbench.leaderboard.consistency import latest
+    from xmcbench.leaderboard.paper import latex, paper_table
+    from xmcbench.leaderboard.sections import Context
+    from xmcbench.runner.scoring import StoredScores
+    from xmcbench.storage.atomic import write_text
+
+    store, read = _read(arguments.runs)
+    records, earlier = latest(read)
+    report.note_earlier(earlier)
+    staleness = request.registry(arguments.plugin).staleness(arguments.runs)
+    context = Context((), staleness, scores=StoredScores(store))
+    setting = request.only_setting(arguments)
+    made = paper_table(records, setting, arguments.metric, context, arguments.dataset, arguments.methods)
+    write_text(arguments.out, latex(made, arguments.decimals, arguments.spread))
+    print(f"{format_count(len(made.rows), 'row')} in {arguments.out}")
     return report.warn_left_out(store)
 
 

@@ -31,7 +31,9 @@ def decisions(context: Context, dataset: str, complete: Mapping[Setting, Sequenc
         for title, own in by_method.items():
             if len(own) > 1:
                 own = sorted(own, key=lambda row: -row.figures["P@1"].value)  # noqa: PLW2901 - the same rows
-                table = metric_table(own, _CHOSEN_BY, f"{setting.slug}-{slug(title)}", ties=context.ties(own, _CHOSEN_BY))
+                table = metric_table(
+                    own, _CHOSEN_BY, f"{setting.slug}-{slug(title)}", ties=context.ties(own, _CHOSEN_BY)
+                )
                 found += [Heading(3, title), table]
         if single:
             found += [

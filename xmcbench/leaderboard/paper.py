@@ -1,0 +1,159 @@
+"""A table for a paper: methods in rows, and in columns the chosen metrics on each dataset, in one setting.
+
+It is set with booktabs and siunitx, at the size of the text. Bold is the best of a column, and a sign marks rows that
+are statistically tied with it, as on the pages of a board.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from xmcbench.errors import UnknownName, UsageError
+from xmcbench.leaderboard.rows import Row, by_setting, for_tuning, short_names
+from xmcbench.leaderboard.sections import Context, Measured
+from xmcbench.leaderboard.tables import Ties
+from xmcbench.metrics import METRICS
+from xmcbench.output import escaping
+from xmcbench.records import Record
+from xmcbench.setting import Setting
+
+#: The sign of a tie, which a paper may define otherwise.
+_TIE = r"\xmctie"
+_PREAMBLE = r"""% \usepackage{booktabs,siunitx,etoolbox}
+\providecommand{\xmctie}{\textsuperscript{$\approx$}}
+\robustify\bfseries
+\sisetup{detect-weight=true,detect-inline-weight=math}"""
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of one setting.
+
+    columns: (dataset, metric). rows: name -> row by dataset; where a dataset has no such row, its cells are blank.
+    ties: dataset -> metric -> names of rows.
+    """
+
+    setting: Setting
+    columns: tuple[tuple[str, str], ...]
+    rows: Mapping[str, Mapping[str, Row]]
+    ties: Mapping[str, Ties]
+
+
+def paper_table(
+    records: Iterable[Record],
+    setting: Setting,
+    metrics: Sequence[str],
+    context: Context,
+    datasets: Sequence[str] = (),
+    methods: Sequence[str] = (),
+) -> PaperTable:
+    """Return the table of a setting.
+
+    datasets: names, default all with results but those for tuning. methods: NAME or NAME:PRESET, in their order;
+    default all rows of unchanged presets, best first on the first dataset. Raises UnknownName for a metric and for a
+    dataset without results, UsageError for a method or a setting without any.
+    """
+    for metric in metrics:
+        if metric not in METRICS:
+            raise UnknownName("metric", metric, METRICS)
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(record.cell.dataset, []).append(record)
+    found = {name: by_setting(group) for name, group in groups.items()}
+    known = [name for name in sorted(found) if any(record.ok for record in found[name].get(setting, ()))]
+    spelled = {name.casefold(): name for name in known}
+    for name in datasets:
+        if name.casefold() not in spelled:
+            raise UnknownName("dataset", name, known, where=f"with results, {setting.title}")
+    chosen = [spelled[name.casefold()] for name in datasets] or [name for name in known if not for_tuning(name)]
+    if not chosen:
+        raise UsageError(f"there is no result in the setting {setting.title}", "choose another with --setting")
+    measured = {
+        name: Measured.of(context, name, setting, found[name][setting], found[name].get(Setting("ez"), ()))
+        for name in chosen
+    }
+    shown = {name: _choose(own.rows, own.standard, methods) for name, own in measured.items()}
+    every = [row for own in shown.values() for row in own]
+    if missing := [name for name in methods if not any(_is_named(row, name) for row in every)]:
+        raise UsageError(f"there is no row of: {', '.join(missing)}", "see `xmcbench ls results`")
+    rows: dict[str, dict[str, Row]] = {}
+    for name in chosen:
+        for row in shown[name]:
+            rows.setdefault(row.name, {})[name] = row
+    if methods:
+        rows = dict(sorted(rows.items(), key=lambda named: _place(next(iter(named[1].values())), methods)))
+    return PaperTable(
+        setting,
+        tuple((name, metric) for name in chosen for metric in metrics),
+        rows,
+        {name: context.ties(shown[name], metrics) for name in chosen},
+    )
+
+
+def latex(table: PaperTable, decimals: int = 1, with_spread: bool = False) -> str:
+    """Return the table as LaTeX, to \\input in a paper whose preamble loads the packages of its first line."""
+    firsts = [next(iter(row.values())) for row in table.rows.values()]
+    names = dict(zip(table.rows, short_names(firsts), strict=True))
+    datasets = [*dict.fromkeys(name for name, _ in table.columns)]
+    metrics = [*dict.fromkeys(metric for _, metric in table.columns)]
+    column = f"S[table-format=2.{decimals},table-align-text-after=false]"
+    heads = " & ".join(f"\\multicolumn{{{len(metrics)}}}{{c}}{{{escaping.latex(name)}}}" for name in datasets)
+    ends = [1 + len(metrics) * place for place in range(len(datasets) + 1)]
+    rules = " ".join(f"\\cmidrule(lr){{{start + 1}-{end}}}" for start, end in pairwise(ends))
+    seconds = " & ".join(f"{{{escaping.latex(metric)}}}" for _, metric in table.columns)
+    body = []
+    for name, by_dataset in table.rows.items():
+        cells = [
+            _cell(table, by_dataset[dataset], dataset, metric, decimals, with_spread) if dataset in by_dataset else ""
+            for dataset, metric in table.columns
+        ]
+        body.append(f"{' & '.join([escaping.latex(names[name]), *cells])} \\\\")
+    return "\n".join(
+        [
+            _PREAMBLE,
+            f"\\begin{{tabular}}{{@{{}}l*{{{len(table.columns)}}}{{{column}}}@{{}}}}",
+            r"\toprule",
+            f" & {heads} \\\\",
+            rules,
+            f"Method & {seconds} \\\\",
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+    )
+
+
+def _choose(rows: Sequence[Row], standard: Sequence[Row], methods: Sequence[str]) -> list[Row]:
+    """Return the rows with results that are asked for."""
+    if not methods:
+        return [*standard]
+    done = [row for row in rows if row.figures and not row.facts.changes]
+    return [row for row in done if any(_is_named(row, name) for name in methods)]
+
+
+def _is_named(row: Row, name: str) -> bool:
+    method, colon, preset = name.partition(":")
+    return row.records[0].cell.method == method and (not colon or row.facts.preset == preset)
+
+
+def _place(row: Row, methods: Sequence[str]) -> int:
+    return next(place for place, name in enumerate(methods) if _is_named(row, name))
+
+
+def _percent(value: float, decimals: int) -> str:
+    return f"{100 * value:.{decimals}f}"
+
+
+def _cell(table: PaperTable, row: Row, dataset: str, metric: str, decimals: int, with_spread: bool) -> str:
+    figure = row.figures[metric]
+    text = _percent(figure.value, decimals)
+    values = [own[dataset].figures[metric].value for own in table.rows.values() if dataset in own]
+    if len(values) > 1 and text == _percent(max(values), decimals):
+        text = rf"\bfseries {text}"
+    elif row.name in table.ties[dataset].get(metric, ()):
+        text += _TIE
+    return text + (f"{{\\,\\scriptsize$\\pm${_percent(figure.half_width, decimals)}}}" if with_spread else "")
