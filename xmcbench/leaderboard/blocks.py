@@ -9,6 +9,7 @@ from xmcbench.leaderboard.canvas import Chart
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.rows import Row
 from xmcbench.leaderboard.tables import Table
+from xmcbench.metrics.flips import Verdict
 from xmcbench.output.escaping import markdown, markdown_line
 
 #: Charts of a page at most.
@@ -36,9 +37,21 @@ class Figures:
         return [*dict.fromkeys(note for chart in self.charts for note in chart.notes)]
 
 
-#: A block is a heading, a paragraph in Markdown, a table or a row of figures. Only a paragraph has markup of its own:
-#: a name in it has to be escaped.
-Block = Heading | str | Table | Figures
+@dataclass(frozen=True)
+class Differences:
+    """The differences of all pairs of rows of the table before it, for a reader who chooses two; on a site only.
+
+    rows: their names. tests: of the rows at two places, a verdict in points for each metric.
+    """
+
+    rows: tuple[str, ...]
+    metrics: tuple[str, ...]
+    tests: Callable[[int, int], Sequence[Verdict]]
+
+
+#: A block is a heading, a paragraph in Markdown, a table, a row of figures or the differences of rows. Only a paragraph
+#: has markup of its own: a name in it has to be escaped.
+Block = Heading | str | Table | Figures | Differences
 
 
 @dataclass(frozen=True)

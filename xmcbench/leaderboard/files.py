@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import charts, curves, markup, site
-from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
+from xmcbench.leaderboard.blocks import Differences, Figures, Heading, Page
 from xmcbench.leaderboard.canvas import Chart
 from xmcbench.leaderboard.curves import Curve
 from xmcbench.leaderboard.published import Source, sources
@@ -180,11 +180,11 @@ def _find_obsolete(folder: Path, made: Mapping[str, str]) -> list[Path]:
 
 def _markdown(page: Page, cited: tuple[Source, ...]) -> str:
     parts = [f"\n# {markdown(page.title)}"]
-    parts += [_block(block, cited) for block in page.blocks]
+    parts += [_block(block, cited) for block in page.blocks if not isinstance(block, Differences)]
     return "\n\n".join(parts) + "\n"
 
 
-def _block(block: Block, cited: tuple[Source, ...]) -> str:
+def _block(block: Heading | str | Table | Figures, cited: tuple[Source, ...]) -> str:
     if isinstance(block, Heading):
         return f"{'#' * block.level} {markdown(block.text)}"
     if isinstance(block, Table):

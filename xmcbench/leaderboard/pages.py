@@ -215,6 +215,7 @@ def _setting_page(
     name, setting = measured.dataset, measured.setting
     table = main_table(context, measured, MAIN, setting.slug)
     blocks: list[Block] = [table] if table else []
+    blocks += context.differences(measured.standard, FEW)
     blocks += details(context, measured, remark, f"{quote(name.lower())}.md")
     if setting in ablated:
         blocks.append(captions.on_the_ablation({record.method.title for record in ablated[setting]}))

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from xmcbench.leaderboard import captions
-from xmcbench.leaderboard.blocks import Block, Heading, without_a_result
+from xmcbench.leaderboard.blocks import Block, Differences, Heading, without_a_result
 from xmcbench.leaderboard.provenance import kinds, models
 from xmcbench.leaderboard.published import MAIN, PublishedRow, Source
-from xmcbench.leaderboard.rows import Cost, Row, borrow, group_rows, names, rows
+from xmcbench.leaderboard.rows import Cost, Row, borrow, group_rows, names, rows, short_names
 from xmcbench.leaderboard.tables import SECOND, Table, Ties, cost_table, group_table, metric_table, text_table
 from xmcbench.metrics.evaluation import Scores
-from xmcbench.metrics.ties import Contender, tied_with_best
+from xmcbench.metrics.flips import Verdict
+from xmcbench.metrics.ties import Contender, difference, tied_with_best
 from xmcbench.records import Record, Staleness
 from xmcbench.setting import Setting
 
@@ -48,18 +49,28 @@ class Context:
 
     def ties(self, shown: Sequence[Row], metrics: Iterable[str]) -> Ties:
         """Return the rows that are statistically tied with the best one, metric by metric; none without ranks."""
-        scores = self.scores
-        if scores is None:
-            return {}
-        contenders = {}
-        for row in shown:
-            runs = [found for found in map(scores, row.records) if found is not None]
+        return tied_with_best(self._contenders(shown), _shared(shown, metrics))
+
+    def differences(self, shown: Sequence[Row], metrics: Iterable[str]) -> list[Block]:
+        """Return the differences of all pairs of rows; none without ranks or with fewer than two rows."""
+        contenders = [*self._contenders(shown).values()]
+        known = _shared(shown, metrics)
+
+        def tests(first: int, second: int) -> list[Verdict]:
+            return [difference(contenders[first], contenders[second], metric) for metric in known]
+
+        return [Differences(tuple(short_names(shown)), known, tests)] if len(contenders) > 1 else []
+
+    def _contenders(self, shown: Sequence[Row]) -> dict[str, Contender]:
+        """Return the rows with their evaluations; none where one is missing, which might be the best row."""
+        contenders: dict[str, Contender] = {}
+        for row in shown if self.scores else ():
+            runs = [found for found in map(self.scores, row.records) if found is not None]  # type: ignore[arg-type]
             if len(runs) < len(row.records):
-                return {}  # the missing row might be the best one
+                return {}
             subsets = [_subset(record) for record in row.records]
             contenders[row.name] = Contender(runs, subsets, row.records[0].seedless)
-        known = [metric for metric in metrics if all(metric in row.figures for row in shown)]
-        return tied_with_best(contenders, known)
+        return contenders
 
 
 @dataclass(frozen=True)
@@ -149,6 +160,10 @@ def details(context: Context, measured: Measured, remark: str = "", page: str = 
             _provenance(records, f"{setting.slug}-rows", captions.provenance(dataset, setting), context),
         ]
     return [*found, *without_a_result(measured.rows)]
+
+
+def _shared(shown: Sequence[Row], metrics: Iterable[str]) -> tuple[str, ...]:
+    return tuple(metric for metric in metrics if all(metric in row.figures for row in shown))
 
 
 def _subset(record: Record) -> str | None:

@@ -115,6 +115,40 @@
       choose({ setting: "", kind: "", metric: "", search: "", sort: "" });
     });
   }
+  document.querySelectorAll(".compare").forEach((part) => {
+    const { metrics, pairs } = JSON.parse(part.querySelector("script").textContent);
+    const [first, second] = part.querySelectorAll("select");
+    const count = first.options.length - 1;
+    const cell = (kind, text) => {
+      const made = document.createElement(kind);
+      made.textContent = text;
+      return made;
+    };
+    const row = (kind, texts) => {
+      const made = document.createElement("tr");
+      made.append(cell("th", texts[0]), ...texts.slice(1).map((text) => cell(kind, text)));
+      return made;
+    };
+    const signed = (value) => (value > 0 ? "+" : value < 0 ? "\u2212" : "") + Math.abs(value).toFixed(2);
+    part.hidden = false;
+    part.addEventListener("change", () => {
+      const shown = part.querySelector("[role=status]");
+      shown.replaceChildren();
+      if (!first.value || !second.value || first.value === second.value) return;
+      const [low, high] = [Number(first.value), Number(second.value)].sort((one, other) => one - other);
+      const sign = Number(first.value) === low ? 1 : -1;
+      const found = pairs[(low * (2 * count - low - 1)) / 2 + high - low - 1];
+      const table = document.createElement("table");
+      table.append(row("th", ["Metric", "difference", "95% interval", "p"]));
+      metrics.forEach((metric, place) => {
+        const [least, most, p] = found[place];
+        const ends = sign > 0 ? [least, most] : [-most, -least];
+        const texts = [signed((ends[0] + ends[1]) / 2), `${signed(ends[0])} to ${signed(ends[1])}`, String(p)];
+        table.append(row("td", [metric, ...texts]));
+      });
+      shown.append(table, cell("p", "Points; paired test over instances and seeds, without a correction."));
+    });
+  });
   addEventListener("hashchange", () => { if (location.hash.includes("=") || !location.hash) apply(); });
   apply();
 })();

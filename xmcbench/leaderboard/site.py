@@ -6,6 +6,7 @@ sorts and filters; it loads nothing.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Container, Iterable, Sequence
 from importlib.resources import files as resources
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from xmcbench.leaderboard import canvas, hypertext
-from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
+from xmcbench.leaderboard.blocks import Block, Differences, Figures, Heading, Page
 from xmcbench.leaderboard.provenance import NEEDS_PAIRS, NO_PAIRS, OUTSIDE, SCRATCH
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.rows import slug
@@ -123,6 +124,8 @@ def _sections(blocks: Sequence[Block], cited: Sequence[Source]) -> Iterable[str]
             yield hypertext.table(block, cited, _anchor(f"table {block.name}", taken))
         elif isinstance(block, Figures):
             yield _figures(block)
+        elif isinstance(block, Differences):
+            yield _differences(block)
         else:
             yield str(markdown.render(block)).strip()
     if open_section:
@@ -134,6 +137,26 @@ def _anchor(text: str, taken: dict[str, int]) -> str:
     base = slug(text)
     taken[base] = taken.get(base, 0) + 1
     return base if taken[base] == 1 else f"{base}-{taken[base]}"
+
+
+def _differences(block: Differences) -> str:
+    """The choice of two rows, and the differences of all pairs in points, from which the script shows one."""
+    names = [*enumerate(block.rows)]
+    options = [(str(place), name) for place, name in names]
+    pairs = [
+        [
+            [*(round(100 * end, 2) for end in (found.low, found.high)), float(f"{found.p:.2g}")]
+            for found in block.tests(first, second)
+        ]
+        for first, _ in names
+        for second, _ in names[first + 1 :]
+    ]
+    data = json.dumps({"metrics": block.metrics, "pairs": pairs}, separators=(",", ":"))
+    chosen = _select("first", "Row", "choose a row", options) + _select("second", "minus", "choose a row", options)
+    return (
+        f'<details class="compare" hidden><summary>Compare two rows</summary><form>{chosen}</form>'
+        f'<div role="status"></div><script type="application/json">{data}</script></details>'
+    )
 
 
 def _figures(block: Figures) -> str:

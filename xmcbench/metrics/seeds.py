@@ -31,7 +31,7 @@ _ROUNDING = 1e-12
 MANY_DEGREES = 1e6
 
 #: Half the width of a 95% interval in standard errors, for a normal distribution.
-_NORMAL = 1.959963984540054
+NORMAL = 1.959963984540054
 
 
 class _Runs(NamedTuple):
@@ -130,7 +130,7 @@ def half_width(values: Sequence[float], half_widths: Sequence[float]) -> float:
     one run the half-width is its own, which says nothing of other seeds.
     """
     runs = len(values)
-    of_rows = (fmean(half_widths) / _NORMAL) ** 2
+    of_rows = (fmean(half_widths) / NORMAL) ** 2
     of_seeds = variance(values) / runs if runs > 1 else 0.0
     if of_seeds <= _ROUNDING**2:
         return fmean(half_widths)

@@ -16,11 +16,10 @@ import numpy as np
 
 from xmcbench.metrics import paired, seeds
 from xmcbench.metrics.bounded import FEW_ROWS
-from xmcbench.metrics.flips import LEVEL
+from xmcbench.metrics.flips import LEVEL, Verdict
+from xmcbench.metrics.seeds import NORMAL
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from xmcbench.metrics.evaluation import Scores
 
 
@@ -55,22 +54,56 @@ def _tied(contenders: Mapping[str, Contender], metric: str) -> frozenset[str]:
 
 def p_value(first: Contender, second: Contender, metric: str) -> float:
     """Return the two-sided p-value of no difference of two rows in a metric. Raises what ``paired.compare`` raises."""
-    matched = first.subsets == second.subsets and None not in first.subsets
-    sides = (first, second)
     if first.runs[0].scored < FEW_ROWS:
-        deterministic = (first.deterministic, second.deterministic)
-        return paired.compare(first.runs, second.runs, matched=matched, deterministic=deterministic)[metric].p
+        return _exact(first, second, metric).p
+    delta, error = _test(first, second, metric)
+    return error.tail(abs(delta))
+
+
+def difference(first: Contender, second: Contender, metric: str) -> Verdict:
+    """Return the interval and the p-value of the difference of two rows in a metric, first minus second."""
+    if first.runs[0].scored < FEW_ROWS:
+        found = _exact(first, second, metric)
+        return Verdict(found.low, found.high, found.p)
+    delta, error = _test(first, second, metric)
+    half = error.critical()
+    return Verdict(delta - half, delta + half, error.tail(abs(delta)))
+
+
+def _is_matched(first: Contender, second: Contender) -> bool:
+    return first.subsets == second.subsets and None not in first.subsets
+
+
+def _exact(first: Contender, second: Contender, metric: str) -> paired.Difference:
+    deterministic = (first.deterministic, second.deterministic)
+    matched = _is_matched(first, second)
+    return paired.compare(first.runs, second.runs, matched=matched, deterministic=deterministic)[metric]
+
+
+def _test(first: Contender, second: Contender, metric: str) -> tuple[float, seeds.BehrensFisher | _Normal]:
+    """Return the difference of two rows and the distribution of its error."""
+    sides, matched = (first, second), _is_matched(first, second)
     one, other = (np.stack([run.contributions(metric) for run in side.runs]) for side in sides)
     weight = first.runs[0].weights(metric)
     varies = seeds.vary(one - other) if matched else seeds.vary(one) or seeds.vary(other)
     if varies and all(side.deterministic or len(side.runs) > 1 for side in sides):
-        delta, error = seeds.difference(one, other, weight, matched)
-        return error.tail(abs(delta))
-    return _normal(one.mean(axis=0) - other.mean(axis=0), weight)
-
-
-def _normal(by_row: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+        return seeds.difference(one, other, weight, matched)
+    by_row = one.mean(axis=0) - other.mean(axis=0)
     rows, delta = len(by_row), float(by_row.mean())
     left = by_row - delta * weight
-    error = sqrt(float(left @ left) / (rows - 1) / rows)
-    return erfc(abs(delta) / error / sqrt(2)) if error else float(delta == 0)
+    return delta, _Normal(sqrt(float(left @ left) / (rows - 1) / rows))
+
+
+@dataclass(frozen=True)
+class _Normal:
+    """The normal distribution of an error with this standard error."""
+
+    error: float
+
+    def tail(self, distance: float) -> float:
+        """Return the probability that the error is at least ``distance`` away from 0, to either side."""
+        return erfc(distance / self.error / sqrt(2)) if self.error else float(distance == 0)
+
+    def critical(self) -> float:
+        """Return half the width of a 95% interval."""
+        return NORMAL * self.error
