@@ -106,8 +106,8 @@ def temporary_embeddings(
     encoder: Encoder, store: TokenStore, artifacts: Artifacts, dtype: np.dtype = FLOAT32, processes: int = 1
 ) -> AbstractContextManager[np.ndarray]:
     """The vectors of a store, [n, width], in a file beside the artifacts that goes when the block ends. processes: of
-    this machine; on several machines all of theirs share the texts, see ``distributed.rows``. Raises XmcbenchError if
-    there is not enough space, MethodError where a process fails."""
+    this machine; on several machines all of theirs share the texts, see ``distributed.processes``. Raises
+    XmcbenchError if there is not enough space, MethodError where a process fails."""
     return temporary_vectors(artifacts, (len(store), encoder.width), dtype, _writer(encoder, store, processes))
 
 
