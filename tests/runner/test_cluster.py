@@ -448,6 +448,13 @@ def test_other_versions_are_refused_and_both_named():
     assert len(Versions.here().code) == 64
 
 
+def test_other_presets_are_other_code(monkeypatch):
+    """They are a data file: a machine with others would run other parameters under the same names."""
+    before, read = remote_task._code_digest(), Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b"#" * (path.name == "presets.toml"))
+    assert remote_task._code_digest() != before
+
+
 def test_what_is_asked_for_must_be_there(ray, monkeypatch):
     cells = [SimpleNamespace(needs={"gpu": 1}, name="Trained"), SimpleNamespace(needs={}, name="Plain")]
     cluster = Cluster(ray, "a")

@@ -73,11 +73,12 @@ def report_versions() -> Versions:
 
 
 def _code_digest() -> str:
+    """Return the SHA-256 of all modules, and of the data files with the presets of the methods."""
     digest = hashlib.sha256()
     for package, nested in (("xmcbench", ["methods"]), ("xmcbench.methods", [])):
         spec = find_spec(package)
         root = Path(spec.origin).parent if spec and spec.origin else Path()
-        for file in sorted(root.rglob("*.py")):
+        for file in sorted([*root.rglob("*.py"), *root.rglob("*.toml")]):
             name = file.relative_to(root)
             if name.parts[0] not in nested:
                 digest.update(f"{package} {name.as_posix()} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
