@@ -105,19 +105,23 @@ def test_it_needs_nothing_but_itself(board):
     assert {*outside} <= homepages
 
 
-def test_choices_that_change_nothing_are_not_there(record):
-    """A page with rows that are all alike, and one with a single row."""
+def test_choices_that_change_nothing_are_not_there(record, altered):
+    """A page with rows that are all alike, one with a single row, and metrics that do not change the order."""
 
     def choices(records):
         made = files(pages(records), "html")["tiny-ez.html"]
         found = dict(re.findall(r'<select name="(\w+)">(.*?)</select>', made))
         return found | ({"search": ""} if '<input type="search" name="search">' in made else {})
 
-    assert {*choices([record("a"), record("b")])} == {"metric", "search"}
+    assert {*choices([record("a"), record("b", value=0.4)])} == {"search"}
     assert {*choices([record("a")])} == set()
-    found = choices([record("a"), record("b"), record("c", supervision="required")])
+    wide = (("metrics", "self", "intervals", "R@100"), (0.8, 1.0))
+    recalls = altered(
+        record("c", value=0.3, supervision="required"), (("metrics", "self", "values", "R@100"), 0.9), wide
+    )
+    found = choices([record("a"), record("b", value=0.4), recalls])
     assert re.findall('value="([^"]+)"', found["kind"]) == ["works without pairs", "needs pairs"]
-    assert re.findall('value="([^"]+)"', found["metric"])[:2] == ["P@1", "P@3"]
+    assert re.findall('value="([^"]+)"', found["metric"]) == ["R@100"]
 
 
 def test_pages_of_settings_are_linked_from_those_of_their_dataset(record):

@@ -175,7 +175,7 @@ def changed(dataset: str, setting: Setting, filter_name: str) -> str:
 
 
 def decisions(dataset: str, setting: Setting, records: Sequence[Record], filter_name: str) -> str:
-    """The paragraph above the tables of a setting, with one table for each method."""
+    """The paragraph below the tables of a setting, with one table for each method."""
     return markdown(f"{rows_of(dataset, setting, records, filter_name)} {MARKS}")
 
 

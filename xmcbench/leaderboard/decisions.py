@@ -27,7 +27,6 @@ def decisions(context: Context, dataset: str, complete: Mapping[Setting, Sequenc
         for row in sorted((row for row in made if row.figures), key=lambda row: row.facts.title):
             by_method.setdefault(row.facts.title, []).append(row)
         single = [own[0] for own in by_method.values() if len(own) == 1]
-        found.append(captions.decisions(dataset, setting, records, filter_name))
         for title, own in by_method.items():
             if len(own) > 1:
                 own = sorted(own, key=lambda row: -row.figures["P@1"].value)  # noqa: PLW2901 - the same rows
@@ -40,5 +39,5 @@ def decisions(context: Context, dataset: str, complete: Mapping[Setting, Sequenc
                 Heading(3, "Methods with one row"),
                 metric_table(single, _CHOSEN_BY, f"{setting.slug}-single", ties=context.ties(single, _CHOSEN_BY)),
             ]
-        found += without_a_result(made)
+        found += [captions.decisions(dataset, setting, records, filter_name), *without_a_result(made)]
     return found

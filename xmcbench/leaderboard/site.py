@@ -84,7 +84,9 @@ def _controls(page: Page) -> list[str]:
         kind for kind in (NO_PAIRS, NEEDS_PAIRS, SCRATCH, OUTSIDE) if 0 < sum(kind in of for of in sorts) < len(sorts)
     ]
     columns = dict.fromkeys(column.text for table in tables for column in table.columns if len(table.lines) > 1)
-    metrics = [name for name in columns if _METRIC.fullmatch(name)]
+    metrics = [
+        name for name in columns if _METRIC.fullmatch(name) and any(_is_reordered(made, name) for made in tables)
+    ]
     chosen = [
         *(['<label>Search<input type="search" name="search"></label>'] if len(names) > 1 else []),
         *([_select("setting", "Setting", "all settings", settings)] if len(settings) > 1 else []),
@@ -99,6 +101,16 @@ def _controls(page: Page) -> list[str]:
     return (
         [f'<form class="controls" aria-label="What is shown" hidden>{"".join(chosen)}{rest}</form>'] if chosen else []
     )
+
+
+def _is_reordered(table: Table, column: str) -> bool:
+    """Return whether sorting by a column as it is shown, the highest first, changes the order of a table."""
+    place = next((place for place, head in enumerate(table.columns) if head.text == column), None)
+    if place is None:
+        return False
+    values = [float(text) if (text := line.cells[place].text) else None for line in table.lines]
+    known = [value for value in values if value is not None]
+    return known != sorted(known, reverse=True) or values[: len(known)] != known
 
 
 def _select(name: str, label: str, everything: str, options: Iterable[tuple[str, str]]) -> str:
