@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xmcbench.metrics import METRICS, Scores, paired
-from xmcbench.metrics.ties import Contender, p_value, tied_with_best
+from xmcbench.metrics.ties import Contender, difference, find_ties, p_value
 
 
 def run(hits):
@@ -43,6 +43,20 @@ def test_several_runs_are_tested_over_seeds():
     assert p_value(one, apart, "P@1") == pytest.approx(exact, rel=1e-9)
 
 
+def test_the_interval_is_that_of_paired():
+    rng = np.random.default_rng(6)
+    one, other = (contender(*(draw(rng, share) for _ in range(3))) for share in (0.42, 0.40))
+    exact = paired.compare(one.runs, other.runs, matched=True)["P@1"]
+    assert difference(one, other, "P@1") == pytest.approx((exact.low, exact.high, exact.p), rel=1e-9)
+    first, second = contender(draw(rng, 0.4), deterministic=True), contender(draw(rng, 0.38), deterministic=True)
+    exact = paired.compare(first.runs, second.runs, deterministic=(True, True))["P@1"]
+    found = difference(first, second, "P@1")
+    assert found[:2] == pytest.approx((exact.low, exact.high), abs=5e-4)
+    few, fewer = (contender(draw(rng, share, 50), deterministic=True) for share in (0.5, 0.3))
+    exact = paired.compare(few.runs, fewer.runs, deterministic=(True, True), matched=True)["P@1"]
+    assert difference(few, fewer, "P@1") == (exact.low, exact.high, exact.p)
+
+
 def test_few_rows_are_tested_as_by_paired():
     rng = np.random.default_rng(3)
     one, other = (contender(draw(rng, share, 50), deterministic=True) for share in (0.5, 0.3))
@@ -55,7 +69,7 @@ def test_equal_rows_are_tied_and_clear_differences_are_not():
     best = draw(rng, 0.5)
     worse = best * (rng.random(2000) < 0.8)
     rows = {"best": contender(best), "twin": contender(best.copy()), "worse": contender(worse)}
-    assert tied_with_best(rows, ["P@1", "R@100"]) == {metric: {"twin"} for metric in ("P@1", "R@100")}
+    assert find_ties(rows, ["P@1", "R@100"]) == {metric: {"twin"} for metric in ("P@1", "R@100")}
 
 
 def test_holms_correction_is_over_the_column():
@@ -68,10 +82,10 @@ def test_holms_correction_is_over_the_column():
     other[np.flatnonzero(best == 0)[:12]] = 1
     pair = {"best": contender(best), "other": contender(other)}
     assert p_value(*pair.values(), "P@1") == pytest.approx(0.0164, abs=0.001)
-    assert tied_with_best(pair, ["P@1"]) == {"P@1": frozenset()}
+    assert find_ties(pair, ["P@1"]) == {"P@1": frozenset()}
     crowd = {f"twin{number}": contender(best - 0.0) for number in range(30)}
-    assert "other" in tied_with_best({**pair, **crowd}, ["P@1"])["P@1"]
+    assert "other" in find_ties({**pair, **crowd}, ["P@1"])["P@1"]
 
 
 def test_no_row_has_no_ties():
-    assert tied_with_best({}, ["P@1"]) == {"P@1": frozenset()}
+    assert find_ties({}, ["P@1"]) == {"P@1": frozenset()}

@@ -75,7 +75,7 @@ def dry_run(experiment: Experiment[Shown], as_json: bool = False) -> int:
         print_json(
             {
                 "cells": _list_cells(planned, estimate),
-                "skipped": skipped_json(planned.skipped),
+                "skipped": list_skipped(planned.skipped),
                 "shared": [
                     {"method": work.method, "dataset": work.dataset, "seed": work.seed, "cells": len(work.cells)}
                     for work in estimate.shared
@@ -142,7 +142,7 @@ def warn_skipped(skipped: Sequence[Skipped]) -> None:
 def results_json(results: Results) -> dict[str, Any]:
     """Return the filter of results, or that of each dataset where they differ, and the methods that were left out."""
     filters = {part.records[0].cell.dataset: part.filter for part in results.parts()}
-    return {"filter": results.filter or filters, "skipped": skipped_json(results.skipped)}
+    return {"filter": results.filter or filters, "skipped": list_skipped(results.skipped)}
 
 
 def records_json(records: Sequence[Record], staleness: Staleness) -> list[dict[str, Any]]:
@@ -150,7 +150,7 @@ def records_json(records: Sequence[Record], staleness: Staleness) -> list[dict[s
     return [{**as_json(record), "problem": staleness.problem(record) or None} for record in records]
 
 
-def skipped_json(skipped: Sequence[Skipped]) -> list[dict[str, Any]]:
+def list_skipped(skipped: Sequence[Skipped]) -> list[dict[str, Any]]:
     """Return the methods that were left out as JSON values."""
     names = ("method", "reason", "hint", "where")
     return [{name: getattr(method, name) for name in names} for method in skipped]

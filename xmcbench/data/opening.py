@@ -42,7 +42,7 @@ def open_dataset(source: Source, card: Card) -> Dataset:
     format, or is not the one the card names by its SHA-256; UsageError for invalid options of the place.
     """
     share, seed = _split_options(source.place.options)
-    holding, test_filter = source.holding(), source.place.find(*TEST_FILTER)
+    holding, test_filter = source.find_parts(), source.place.find(*TEST_FILTER)
     files = tuple(dict.fromkeys([*holding.files, *filter(None, (test_filter, source.place.find(*TRAIN_FILTER)))]))
     _check_sums(files, card, source.place.path)
     labels = get_corpus(holding.labels, source)

@@ -76,7 +76,7 @@ def count(folder: Path) -> dict[str, int]:
 
 
 def _read(source: Source) -> tuple[dict[str, int], list[str]]:
-    holding = source.holding()
+    holding = source.find_parts()
     facts = [*holding.notes]
     with scratch() as temporary:
         labels = _load(holding.labels, temporary / "labels")

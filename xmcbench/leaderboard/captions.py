@@ -169,7 +169,7 @@ def efficiency(dataset: str, setting: Setting, machine: str) -> str:
     )
 
 
-def changed(dataset: str, setting: Setting, filter_name: str) -> str:
+def changes(dataset: str, setting: Setting, filter_name: str) -> str:
     """The caption of the rows with changed parameters."""
     return f"{dataset}, {setting.title}: rows whose parameters are not those of a preset; {_protocol(filter_name)}."
 

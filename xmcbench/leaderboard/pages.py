@@ -200,7 +200,7 @@ def _dataset_pages(name: str, records: Sequence[Record], context: Context, remar
         ]
         if below:
             first.append("\n".join(f"* [{markdown(page.title)}]({quote(page.name)}.md)" for page in below))
-        first += _published_only(name, complete, context)
+        first += _list_published(name, complete, context)
     filter_name = records[0].protocol.filter if records else "none"
     if drawn := charts.of_dataset(complete, filter_name, context.staleness):
         first += [Heading(2, "Charts"), Figures(drawn), captions.CHARTS]
@@ -223,7 +223,7 @@ def _setting_page(
     return Page(page, f"{name}, {setting.title}", tuple(blocks), name.lower()) if blocks else None
 
 
-def _published_only(name: str, complete: Mapping[Setting, Sequence[Record]], context: Context) -> list[Block]:
+def _list_published(name: str, complete: Mapping[Setting, Sequence[Record]], context: Context) -> list[Block]:
     """The published rows of settings without results."""
     found: list[Block] = []
     settings = {row.setting for source in context.printed for row in source.rows if row.dataset == name}

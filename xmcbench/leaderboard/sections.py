@@ -14,7 +14,7 @@ from xmcbench.leaderboard.rows import Cost, Row, borrow, group_rows, names, rows
 from xmcbench.leaderboard.tables import SECOND, Table, Ties, cost_table, group_table, metric_table, text_table
 from xmcbench.metrics.evaluation import Scores
 from xmcbench.metrics.flips import Verdict
-from xmcbench.metrics.ties import Contender, difference, tied_with_best
+from xmcbench.metrics.ties import Contender, difference, find_ties
 from xmcbench.records import Record, Staleness
 from xmcbench.setting import Setting
 
@@ -38,7 +38,7 @@ class Context:
     runs: str = ""
     scores: Callable[[Record], Scores | None] | None = None
 
-    def published(self, dataset: str, setting: Setting) -> list[tuple[int, PublishedRow]]:
+    def list_published(self, dataset: str, setting: Setting) -> list[tuple[int, PublishedRow]]:
         """Return the published rows of a dataset and setting, each with the number of its source."""
         return [
             (number, row)
@@ -49,7 +49,7 @@ class Context:
 
     def ties(self, shown: Sequence[Row], metrics: Iterable[str]) -> Ties:
         """Return the rows that are statistically tied with the best one, metric by metric; none without ranks."""
-        return tied_with_best(self._contenders(shown), _shared(shown, metrics))
+        return find_ties(self._contenders(shown), _shared(shown, metrics))
 
     def differences(self, shown: Sequence[Row], metrics: Iterable[str]) -> list[Block]:
         """Return the differences of all pairs of rows; none without ranks or with fewer than two rows."""
@@ -113,7 +113,7 @@ class Measured:
 
 def main_table(context: Context, measured: Measured, metrics: Sequence[str], name: str) -> Table | None:
     """The main table: rows of unchanged presets and published rows; None without either."""
-    published = context.published(measured.dataset, measured.setting)
+    published = context.list_published(measured.dataset, measured.setting)
     if not published and not measured.standard:
         return None
     notes = {
@@ -148,7 +148,7 @@ def details(context: Context, measured: Measured, remark: str = "", page: str = 
                 found += _groups(shown, groups, setting, caption)
         found += _costs(shown, dataset, setting)
         if changed := measured.changed:
-            caption = captions.changed(dataset, setting, measured.filter)
+            caption = captions.changes(dataset, setting, measured.filter)
             found += [
                 Heading(2, "Rows with other parameters"),
                 metric_table(changed, FEW, f"{setting.slug}-changed", caption),

@@ -35,15 +35,15 @@ class Contender:
     deterministic: bool
 
 
-def tied_with_best(contenders: Mapping[str, Contender], metrics: Iterable[str]) -> dict[str, frozenset[str]]:
+def find_ties(contenders: Mapping[str, Contender], metrics: Iterable[str]) -> dict[str, frozenset[str]]:
     """Return, for each metric, the names of the rows that are not significantly below the best one, without that one.
 
     A row is tied if its p-value, by Holm's correction over the column, is not below 0.05.
     """
-    return {metric: _tied(contenders, metric) for metric in metrics}
+    return {metric: _find_tied(contenders, metric) for metric in metrics}
 
 
-def _tied(contenders: Mapping[str, Contender], metric: str) -> frozenset[str]:
+def _find_tied(contenders: Mapping[str, Contender], metric: str) -> frozenset[str]:
     values = {name: np.mean([run.values[metric] for run in row.runs]) for name, row in contenders.items()}
     if not values:
         return frozenset()

@@ -74,9 +74,9 @@ def test_a_layout_of_a_package_is_used(installed, tmp_path, write_folder, monkey
         def recognize(cls, place):
             return (place.path / "mine.txt").is_file()
 
-        def holding(self) -> Holding:
+        def find_parts(self) -> Holding:
             other = (self.place.path / "mine.txt").read_text()
-            return source_at(Place(other, self.place.path / other)).holding()
+            return source_at(Place(other, self.place.path / other)).find_parts()
 
     module = type(sys)("my_layouts")
     module.Mine, Mine.__module__, module.Broken = Mine, "my_layouts", 3
@@ -110,7 +110,7 @@ def test_a_layout_that_raises_breaks_no_listing(installed, capsys, write_folder,
         def recognize(cls, place):
             raise ValueError("boom")
 
-        def holding(self) -> Holding:
+        def find_parts(self) -> Holding:
             raise NotImplementedError
 
     class Nameless(Raising):

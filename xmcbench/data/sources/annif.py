@@ -50,7 +50,7 @@ class Annif(Source):
         has_part = bool(short) or any((place.path / name).is_dir() for name in ("train", "test"))
         return has_part and _vocabulary(place) is not None and not any(map(_is_table, short))
 
-    def holding(self) -> Holding:
+    def find_parts(self) -> Holding:
         given, language = self.place.options.get("vocabulary"), self.place.options.get("language")
         path = self.place.path / given if given else _vocabulary(self.place)
         if path is None or not path.is_file():

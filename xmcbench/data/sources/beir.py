@@ -31,7 +31,7 @@ class Beir(Source):
     def recognize(cls, place: Place) -> bool:
         return place.find(_CORPUS) is not None and place.find(_QUERIES) is not None
 
-    def holding(self) -> Holding:
+    def find_parts(self) -> Holding:
         corpus, queries = self.place.find(_CORPUS), self.place.find(_QUERIES)
         if corpus is None or queries is None:
             raise DataError(f"{self.place.path} has no {_QUERIES if corpus else _CORPUS}", "BEIR has both")

@@ -39,7 +39,7 @@ class Pecos(Source):
     def recognize(cls, place: Place) -> bool:
         return place.find(*(f"X.{side}.txt" for side in SHORT_NAMES.values())) is not None
 
-    def holding(self) -> Holding:
+    def find_parts(self) -> Holding:
         labels = self.labels()
         return Holding(label_part(labels), self.part("train", labels), self.part("test", labels))
 

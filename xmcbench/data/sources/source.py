@@ -148,15 +148,15 @@ class Source(ABC):
         """Tell whether a place has this layout, by the names of its files. Reads none of them."""
 
     @abstractmethod
-    def holding(self) -> Holding:
+    def find_parts(self) -> Holding:
         """Return the parts. Reads little. Raises DataError where a file that the layout requires is missing."""
 
     def documents(self) -> Part:
         """Return the test instances, or the training instances if there are no others, without their labels.
 
-        Raises what ``holding`` raises.
+        Raises what ``find_parts`` raises.
         """
-        held = self.holding()
+        held = self.find_parts()
         part = held.test or held.train
         if part is None:
             raise DataError(f"{self.place.path} has no instances", "expected documents")

@@ -122,7 +122,7 @@ class Tables(Source):
         labels = _only(path, find_splits(path, _LABELS))
         return Files({name: files for name, files in parts.items() if files}, labels, note_validation(path))
 
-    def holding(self) -> Holding:
+    def find_parts(self) -> Holding:
         files = self.files()
         tables = _Tables(files.parts, files.labels, self.place.options)
         parts = {name: tables.instance_part(name) for name in files.parts}

@@ -147,7 +147,7 @@ class PlainText(Source):
     def recognize(cls, place: Place) -> bool:
         return place.path.is_file() and suffix_of(place.path) == ".txt"
 
-    def holding(self) -> Holding:
+    def find_parts(self) -> Holding:
         raise DataError(f"{self.place.path} has no labels", "a dataset needs label texts: see `xmcbench ls layouts`")
 
     def documents(self) -> Part:

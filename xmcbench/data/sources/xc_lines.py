@@ -29,7 +29,7 @@ class XCLines(Source):
     def recognize(cls, place: Place) -> bool:
         return place.find(f"{cls.raw}/Y.txt") is not None
 
-    def holding(self) -> Holding:
+    def find_parts(self) -> Holding:
         labels = self.place.find(f"{self.raw}/Y.txt")
         if labels is None:
             raise DataError(f"{self.place.path} has no {Path(self.raw, 'Y.txt')}", "the labels, one per line")

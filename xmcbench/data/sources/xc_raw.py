@@ -47,7 +47,7 @@ class XCRaw(Source):
     def recognize(cls, place: Place) -> bool:
         return place.find("lbl.json", "trn.json") is not None
 
-    def holding(self) -> Holding:
+    def find_parts(self) -> Holding:
         labels, train, test = (self.place.find(f"{name}.json") for name in ("lbl", "trn", "tst"))
         if labels is None or not (train or test):
             missing = "trn.json.gz, tst.json.gz" if labels else "lbl.json.gz"
@@ -76,8 +76,8 @@ class Maclr(XCRaw):
     def recognize(cls, place: Place) -> bool:
         return XCRaw.recognize(place) and place.find(_PAIRS) is not None
 
-    def holding(self) -> Holding:
-        held, pairs = super().holding(), self.place.find(_PAIRS)
+    def find_parts(self) -> Holding:
+        held, pairs = super().find_parts(), self.place.find(_PAIRS)
         if held.test is None or pairs is None:
             return held
         notes: list[str] = []
