@@ -47,7 +47,7 @@ def test_rows_in_order_with_their_components(inside, altered, words, tmp_path):
     lines = ended.stdout.splitlines()
     assert lines[0].startswith("tiny, zero-shot (no pairs), filter none.")
     assert lines[2].split()[:4] == ["Row", "up", "twice", "P@1"]
-    assert [line.split()[:3] for line in lines[4:]] == [["1", "no", "no"], ["2", "yes", "no"], ["3", "yes", "yes"]]
+    assert [line.split()[:3] for line in lines[4:7]] == [["1", "no", "no"], ["2", "yes", "no"], ["3", "yes", "yes"]]
     records = {path: path.read_bytes() for path in (tmp_path / "runs" / "records").rglob("*.json")}
     assert len(records) == 6
     again = inside(*words, "--seed", "0,1")
@@ -117,7 +117,7 @@ def test_a_row_that_is_left_out_is_named(inside, words, plugin):
     ended = inside(*words)
     assert ended.returncode == 1
     assert "xmcbench: switched is left out of row '2': " in ended.stderr
-    assert [line.split()[0] for line in ended.stdout.splitlines()[4:]] == ["1", "3"]
+    assert [line.split()[0] for line in ended.stdout.splitlines()[4:6]] == ["1", "3"]
     (skipped,) = json.loads(inside(*words, "--json").stdout)["skipped"]
     assert (skipped["method"], skipped["where"]) == ("switched", ["row '2'"])
 

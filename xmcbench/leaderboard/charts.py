@@ -137,9 +137,8 @@ def tradeoff(
     chosen: list[tuple[Row, str]] = []
     for setting, records in complete.items():
         borrowed = borrow(complete.get(Setting("ez"), ()), records) if setting.kind != "ez" else []
-        made = [
-            row for row in rows([*records, *borrowed], filter_name, staleness) if row.costs and not row.facts.changes
-        ]
+        made = [row for row in rows([*records, *borrowed], filter_name, staleness) if row.costs]
+        made = [row for row in made if not row.facts.changes] or made
         machines = Counter(machine for row in made for machine in row.costs)
         usual = max(sorted(machines), key=lambda machine: machines[machine], default="")
         found = [
