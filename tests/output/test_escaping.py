@@ -141,7 +141,8 @@ def test_a_message_is_one_inert_line():
 
 def test_every_name_of_a_record_is_inert_in_every_format(record, altered):
     machine = (("environment", "hardware", "processor"), HOSTILE)
-    made = altered(record(), machine, (("method", "title"), HOSTILE), (("method", "variant"), HOSTILE))
+    variant = HOSTILE.replace("=", "")  # no changed parameter, which would keep the row from charts
+    made = altered(record(), machine, (("method", "title"), HOSTILE), (("method", "variant"), variant))
     note = {HOSTILE: {"losses": [HOSTILE], "curve": [[1, 0.5], [2, 0.25], [3, 0.2]]}}
     made = altered(made, (("notes",), note))
     failed = altered(record(seed=1, status="failed"), machine, (("reason",), HOSTILE), (("method", "title"), HOSTILE))
