@@ -22,7 +22,7 @@ def find_questions(path: Path) -> Iterator[str]:
 
 def main() -> int:
     """Print the docstrings; 1 if there are any."""
-    folders = ("xmcbench", "methods", "datasets", "docs")
+    folders = ("xmcbench", "methods", "datasets", "docs", "tests")
     found = [
         line for folder in folders for path in sorted((ROOT / folder).rglob("*.py")) for line in find_questions(path)
     ]

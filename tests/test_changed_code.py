@@ -62,7 +62,7 @@ class Tree:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def first_run(tmp_path_factory):
     """A copy of the tree, the results of three methods, and what was printed."""
     tree = Tree(tmp_path_factory.mktemp("changed"))
     assert tree.python("-c", "import xmcbench.methods.tfidf as m; print(m.__file__)").startswith(str(tree.root))
@@ -70,9 +70,9 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def tree(made):
+def tree(first_run):
     """The copy of the tree; what a test changes is put back."""
-    tree, _, _ = made
+    tree, _, _ = first_run
     before = {path: path.read_bytes() for path in tree.root.rglob("*.py")}
     yield tree
     for path, content in before.items():
@@ -91,15 +91,15 @@ def stale(printed):
     return {line.partition(":")[0].partition(" (")[0] for line in printed.splitlines() if STALE in line}
 
 
-def test_a_comment_changes_nothing(tree, made):
-    _, printed, logs = made
+def test_a_comment_changes_nothing(tree, first_run):
+    _, printed, logs = first_run
     tree.change("methods/sparse/ngrams.py", "def _idf(", "# How rare a word is.\ndef _idf(")
     tree.change("runner/prediction.py", "def predict(", "# What the worker calls.\n\n\ndef predict(")
     assert tree.run("--refresh") == (printed, logs)
 
 
-def test_a_constant_of_tfidf_makes_all_that_uses_it_stale_and_a_refresh_changes_its_figure(tree, made):
-    _, printed, logs = made
+def test_a_constant_of_tfidf_makes_all_that_uses_it_stale_and_a_refresh_changes_its_figure(tree, first_run):
+    _, printed, logs = first_run
     tree.change("methods/sparse/ngrams.py", "idf = np.log((documents + 1.0) / (frequency + 1.0)) + 1", "idf = 1.0")
     marked, same = tree.run()
     assert stale(marked) == {"TF-IDF", "XR-Linear"}
@@ -127,8 +127,8 @@ def test_a_change_of_what_every_result_runs_through_makes_all_stale(tree):
     assert stale(tree.run()[0]) == {"TF-IDF", "BM25", "XR-Linear"}
 
 
-def test_a_change_of_the_metrics_changes_the_figures_and_runs_no_cell(tree, made):
-    _, printed, _ = made
+def test_a_change_of_the_metrics_changes_the_figures_and_runs_no_cell(tree, first_run):
+    _, printed, _ = first_run
     before, (_, logs) = tree.records(), tree.run()
     tree.change("metrics/evaluation.py", "counts[k] / true_labels for", "counts[k] / true_labels / 2 for")
     marked, same = tree.run()
@@ -151,8 +151,8 @@ RIGHT = "ranks[hits.pair] = hits.rank + 1"
 WRONG = f"{RIGHT}\n    ranks[ranks == 1] = 9"
 
 
-def test_ranks_of_code_that_was_repaired_are_made_again_from_the_predictions(tree, made):
-    _, printed, _ = made
+def test_ranks_of_code_that_was_repaired_are_made_again_from_the_predictions(tree, first_run):
+    _, printed, _ = first_run
     _, logs = tree.run()
     tree.change("metrics/ranks.py", RIGHT, WRONG)
     wrong, same = tree.run()
@@ -164,7 +164,7 @@ def test_ranks_of_code_that_was_repaired_are_made_again_from_the_predictions(tre
     assert (figures(mended), same) == (figures(printed), logs)
 
 
-def test_ranks_of_other_code_are_stale_without_the_predictions(tree, made):
+def test_ranks_of_other_code_are_stale_without_the_predictions(tree, first_run):
     _, logs = tree.run()
     shutil.move(tree.folder / "runs" / "predictions", tree.folder / "elsewhere")
     try:

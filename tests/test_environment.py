@@ -102,10 +102,10 @@ def test_packages_are_those_that_a_result_can_depend_on(monkeypatch):
 
 
 def test_a_machine_without_the_files_of_linux(tmp_path, monkeypatch):
-    def missing(path, *arguments, **named):
+    def fail(path, *arguments, **named):
         raise FileNotFoundError(path)
 
-    monkeypatch.setattr(environment.Path, "read_text", missing)
+    monkeypatch.setattr(environment.Path, "read_text", fail)
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
     machine.cache_clear()

@@ -77,10 +77,10 @@ def test_there_may_be_no_package(metadata, on, place, words):
 
 
 def test_a_checkout_that_is_not_installed(monkeypatch):
-    def missing(name):
+    def fail(name):
         raise extras.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(extras.metadata, "metadata", missing)
+    monkeypatch.setattr(extras.metadata, "metadata", fail)
     extras._extra.cache_clear()
     assert installation("torch") == "pip install torch"
     extras._extra.cache_clear()

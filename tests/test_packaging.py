@@ -69,7 +69,7 @@ def test_all_is_every_extra_but_another_faiss_and_the_tools():
 
 
 def test_no_dependency_of_the_core_brings_torch():
-    """What requires what is read from the packages that are installed here."""
+    """Requirements are read from the packages that are installed here."""
     core = map(Requirement, PROJECT["project"]["dependencies"])
     seen, waiting = set(), [requirement.name for requirement in core if _applies(requirement, {})]
     while waiting:

@@ -30,7 +30,7 @@ def table():
 
 
 @pytest.fixture(scope="module")
-def measured():
+def row_of_title():
     """(title, preset) -> the row of the committed records for the command above the table."""
     (command,) = [line for line in COMMAND.findall(TEXT) if "--methods all" in line]
     given = parser().parse_args(shlex.split(command))
@@ -49,27 +49,27 @@ def test_it_is_short():
     assert len(TEXT.encode()) <= 8000
 
 
-def test_the_table_has_the_figures_of_the_records(measured):
+def test_the_table_has_the_figures_of_the_records(row_of_title):
     assert 1 <= len(table()) <= 8
     for shown in table():
         assert list(shown) == ["Method", "Preset", *METRICS]
-        figures = measured[shown["Method"], shown["Preset"]].figures
+        figures = row_of_title[shown["Method"], shown["Preset"]].figures
         assert {name: shown[name] for name in METRICS} == {name: f"{100 * figures[name].value:.1f}" for name in METRICS}
 
 
-def test_the_table_is_in_the_order_that_it_claims(measured):
+def test_the_table_is_in_the_order_that_it_claims(row_of_title):
     assert "best P@1 first" in " ".join(TEXT.split())
-    places = [list(measured).index((shown["Method"], shown["Preset"])) for shown in table()]
+    places = [list(row_of_title).index((shown["Method"], shown["Preset"])) for shown in table()]
     assert places == sorted(places)
     first = table()[0]
     assert places[0] == 0, f"{first['Method']} is not the best"
 
 
-def test_all_other_methods_of_the_run_are_named(measured):
+def test_all_other_methods_of_the_run_are_named(row_of_title):
     (named,) = re.findall(r"The others are (.*?);", " ".join(TEXT.split()))
-    others = {title for title, _ in measured} - {shown["Method"] for shown in table()}
+    others = {title for title, _ in row_of_title} - {shown["Method"] for shown in table()}
     assert {name.lower() for name in re.split(r", | and ", named)} == {title.lower() for title in others}
-    assert f"{len(table())} of its {len(measured)} rows" in TEXT
+    assert f"{len(table())} of its {len(row_of_title)} rows" in TEXT
 
 
 def run(command, folder):

@@ -32,12 +32,12 @@ VALUES = [cls for cls in classes() if dataclasses.is_dataclass(cls)]
 STRUCTS = [cls for cls in classes() if issubclass(cls, msgspec.Struct)]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda each: each.__qualname__)
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: value.__qualname__)
 def test_a_value_cannot_be_changed(value):
     assert value.__dataclass_params__.frozen
 
 
-@pytest.mark.parametrize("struct", STRUCTS, ids=lambda each: each.__qualname__)
+@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__qualname__)
 def test_a_part_of_a_file_cannot_be_changed_and_has_declared_fields_only(struct):
     assert struct.__struct_config__.frozen
     assert struct.__struct_config__.forbid_unknown_fields == (struct.__name__ not in PASSED)

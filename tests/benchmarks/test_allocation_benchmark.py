@@ -59,6 +59,6 @@ def test_training(benchmark, tmp_path, monkeypatch):
         train("own")
     benchmark.pedantic(train, args=("ours",), rounds=1)
     benchmark.extra_info["ratio"] = ratio = measured["own"].wall_s["fit"] / measured["ours"].wall_s["fit"]
-    peaks = {name: each.peak_memory_bytes / 2**30 for name, each in measured.items()}
+    peaks = {name: figures.peak_memory_bytes / 2**30 for name, figures in measured.items()}
     print(f"\n{ratio:.2f} times as fast; peak memory {peaks['ours']:.2f} GiB, {peaks['own']:.2f} GiB with glibc's own")
     assert ratio >= BAR

@@ -32,7 +32,7 @@ def seconds(work):
     return time.perf_counter() - start, result
 
 
-def interleaved(benchmark, ours, theirs, rounds=5):
+def compare_times(benchmark, ours, theirs, rounds=5):
     """The median of their time divided by ours, and their shortest time in seconds.
 
     They take turns, since a neighbor that slows the machine for a minute slows both.
@@ -76,7 +76,7 @@ def test_encoding(benchmark, prepared, capsys):
 
     ours(documents[:64])
     reference.encode(list(documents[:64]), show_progress_bar=False)
-    ratio, shortest = interleaved(benchmark, lambda: ours(documents), theirs)
+    ratio, shortest = compare_times(benchmark, lambda: ours(documents), theirs)
     found, expected = ours(documents), theirs()
     pairs = dataset.test_pairs()[:DOCUMENTS]
     known = ours(labels), reference.encode(list(labels), show_progress_bar=False)
@@ -85,7 +85,7 @@ def test_encoding(benchmark, prepared, capsys):
         ratio=round(ratio, 2),
         precision=encoder.precision,
         sentence_transformers_s=round(shortest, 2),
-        recall_at_100=[round(each, 2) for each in recalls],
+        recall_at_100=[round(share, 2) for share in recalls],
     )
     with capsys.disabled():
         print(f"\n{benchmark.extra_info}")
@@ -145,7 +145,7 @@ def test_training_step(benchmark, prepared, capsys):
 
     ours()
     theirs()
-    ratio, shortest = interleaved(benchmark, ours, theirs)
+    ratio, shortest = compare_times(benchmark, ours, theirs)
     benchmark.extra_info.update(
         ratio=round(ratio, 2), precision=encoder.precision, plain_s_per_step=round(shortest / steps, 2)
     )

@@ -29,8 +29,8 @@ def counts():
 
 
 @pytest.fixture(scope="module")
-def measured():
-    """What the first benchmark leaves for the second one: seconds for an entry."""
+def measurements():
+    """Measurements of the first benchmark for the second one: seconds for an entry."""
     return {}
 
 
@@ -39,7 +39,7 @@ def numpy_epoch(entries, main, context, batch):
     rows, columns, logs = entries
     loss = 0.0
     for first in range(0, len(rows), batch):
-        i, j, log = (each[first : first + batch] for each in (rows, columns, logs))
+        i, j, log = (array[first : first + batch] for array in (rows, columns, logs))
         w, v = main.vectors[i], context.vectors[j]
         difference = np.einsum("nd,nd->n", w, v) + main.biases[i] + context.biases[j] - log
         weight = np.minimum(1, np.exp(log) / np.float32(X_MAX)) ** np.float32(ALPHA)
@@ -54,7 +54,7 @@ def numpy_epoch(entries, main, context, batch):
 
 
 @pytest.mark.benchmark(group="GloVe, 300 dimensions, LF-Debian-20K")
-def test_xmcbench_glove(benchmark, counts, measured):
+def test_xmcbench_glove(benchmark, counts, measurements):
     entries = glove.partition(counts, 0)
     random = np.random.default_rng(0)
     main, context = (glove.start(counts.words, DIMENSIONS, random) for _ in range(2))
@@ -67,12 +67,12 @@ def test_xmcbench_glove(benchmark, counts, measured):
     epoch()  # compiled
     benchmark.pedantic(epoch, rounds=5)
     if benchmark.stats:
-        measured["seconds"] = benchmark.stats.stats.median / len(entries.logs)
+        measurements["seconds"] = benchmark.stats.stats.median / len(entries.logs)
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.benchmark(group="GloVe, 300 dimensions, a part of LF-Debian-20K")
-def test_numpy_glove(benchmark, counts, measured, capsys):
+def test_numpy_glove(benchmark, counts, measurements, capsys):
     random = np.random.default_rng(0)
     order = random.permutation(len(counts.counts))[:PART]
     rows = np.repeat(np.arange(counts.words, dtype=np.int32), np.diff(counts.starts))[order]
@@ -82,8 +82,8 @@ def test_numpy_glove(benchmark, counts, measured, capsys):
     found = benchmark.pedantic(lambda: numpy_epoch(entries, main, context, BATCH), rounds=3)
 
     assert np.isfinite(found)
-    if benchmark.stats and "seconds" in measured:
-        ratio = benchmark.stats.stats.median / PART / measured["seconds"]
+    if benchmark.stats and "seconds" in measurements:
+        ratio = benchmark.stats.stats.median / PART / measurements["seconds"]
         benchmark.extra_info |= {"times_faster": round(ratio, 1), "bar": BAR}
         with capsys.disabled():
             print(f"\nglove: an entry is trained {ratio:.1f}x faster than by NumPy (bar: {BAR}x)")

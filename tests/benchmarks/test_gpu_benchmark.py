@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
 def corpus():
     """512 documents of LF-Debian-20K, each repeated until it is long enough, and the labels."""
     dataset = load_dataset("lf-debian-20k")
-    contents = [" ".join([each] * 12) for each in dataset.train.contents[:512]]
+    contents = [" ".join([content] * 12) for content in dataset.train.contents[:512]]
     return Texts.from_lists(list(dataset.train.titles[:512]), contents), dataset.labels
 
 
@@ -119,7 +119,9 @@ def test_training_step(benchmark, folder, corpus, capsys):
     benchmark.pedantic(ours, setup=others, rounds=5)
     own = benchmark.stats.stats.data
     ratios = {name: statistics.median(a / b for a, b in zip(found, own, strict=True)) for name, found in times.items()}
-    spent = {name: round(1000 * statistics.median(each) / STEPS, 1) for name, each in (times | {"ours": own}).items()}
+    spent = {
+        name: round(1000 * statistics.median(seconds) / STEPS, 1) for name, seconds in (times | {"ours": own}).items()
+    }
     benchmark.extra_info.update(ratios=ratios, milliseconds=spent, device=torch.cuda.get_device_name())
     with capsys.disabled():
         print(f"\n{benchmark.extra_info}")

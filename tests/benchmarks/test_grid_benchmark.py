@@ -58,7 +58,9 @@ def test_a_cell_beyond_its_method(benchmark, tmp_path, method):
 
     made = benchmark.pedantic(cells, rounds=1)
     assert made.ok
-    seconds = [each.measured.total_s - each.measured.wall_s["fit"] - each.measured.wall_s["predict"] for each in made]
+    seconds = [
+        record.measured.total_s - record.measured.wall_s["fit"] - record.measured.wall_s["predict"] for record in made
+    ]
     benchmark.extra_info["seconds"] = median = statistics.median(seconds)
     print(f"\n{method}: {median:.2f} s a cell beyond fit and predict, from {min(seconds):.2f} to {max(seconds):.2f}")
     assert median <= OVERHEAD_BAR_S[method]
@@ -70,10 +72,10 @@ def test_planning_finished_cells(benchmark, tmp_path):
     settings = [Setting.of("ez"), Setting.of("fs", 0.01)]
     requests = requests_of([Grid([DATASET], settings, ["tfidf", "bm25"], seeds=range(250))])
     store = Store(tmp_path)
-    for each in plan(requests, Registry([]), store).cells:
-        method = msgspec.structs.replace(first.method, source_sha256=each.source_sha256)
-        store.write(msgspec.structs.replace(first, cell=each.cell, key=each.cell.key, method=method))
+    for planned in plan(requests, Registry([]), store).cells:
+        method = msgspec.structs.replace(first.method, source_sha256=planned.source_sha256)
+        store.write(msgspec.structs.replace(first, cell=planned.cell, key=planned.cell.key, method=method))
     made = benchmark.pedantic(lambda: plan(requests, Registry([]), store), rounds=3)
-    assert {each.state for each in made.cells} == {"cached"}
+    assert {cell.state for cell in made.cells} == {"cached"}
     assert len(made.cells) == 1000
     assert benchmark.stats.stats.min <= PLANNING_BAR_S

@@ -23,7 +23,7 @@ TREE = {"nr_splits": 16, "max_leaf_size": 100, "seed": 0}
 SEARCH_BAR, TRAINING_BAR = 5, 4
 
 
-def drawn(folder):
+def read_features(folder):
     """The features and pairs of the training instances, and the features of the others."""
     dataset = load_dataset("lf-debian-20k")
     features = TfidfFeatures.shared(Artifacts(folder), dataset.train, dataset.labels, "sklearn", 2, 1.0)
@@ -35,7 +35,7 @@ def drawn(folder):
 @pytest.mark.benchmark(group="the search of a label tree, LF-Debian-20K")
 def test_search(benchmark, tmp_path):
     model_kind = pytest.importorskip("pecos.xmc.xlinear.model").XLinearModel
-    X, pairs, asked = drawn(tmp_path)
+    X, pairs, asked = read_features(tmp_path)
     ranker = PecosRanker.train(X, pairs, **TREE, cost=1.0, threshold=0.1)
     seen = np.unique(pairs.indices)
     known = pairs[:, seen].tocsc().astype(np.float32)
@@ -58,7 +58,7 @@ def test_search(benchmark, tmp_path):
 @pytest.mark.benchmark(group="the SVMs of a label tree, LF-Debian-20K")
 def test_training(benchmark, tmp_path):
     svm = pytest.importorskip("sklearn.svm")
-    X, pairs, _ = drawn(tmp_path)
+    X, pairs, _ = read_features(tmp_path)
     positives = pairs[:, np.unique(pairs.indices)].tocsc().astype(np.float32)
     members = label_tree(X, positives, **TREE)[-1]
     instances = (positives @ members).tocsc()

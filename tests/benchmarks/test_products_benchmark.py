@@ -30,10 +30,10 @@ def test_encoder(benchmark, batch, negatives):
             chosen = every.topk(negatives, dim=1).indices.flatten()
         return _gradients(products(every, labels, documents, rows, chosen), (labels, documents))
 
-    def looked_up(every, left, right, rows, columns):
+    def look_up(every, left, right, rows, columns):
         return torch.einsum("nd,nmd->nm", left, right[columns.view(batch, -1)]).flatten()
 
-    _compared(benchmark, partial(gradients, select_products), partial(gradients, looked_up), 1.5)
+    _compare(benchmark, partial(gradients, select_products), partial(gradients, look_up), 1.5)
 
 
 @pytest.mark.parametrize("width", [512, 2048])
@@ -44,7 +44,7 @@ def test_classifiers(benchmark, width):
     labels = torch.nn.functional.normalize(torch.randn(4000, width), dim=1).requires_grad_()
     rows, columns = torch.arange(256).repeat_interleave(60), torch.randint(4000, (256 * 60,))
 
-    def chosen():
+    def choose():
         with torch.no_grad():
             every = documents @ labels.T
         return _gradients(select_products(every, documents, labels, rows, columns), (labels,))
@@ -52,14 +52,14 @@ def test_classifiers(benchmark, width):
     def of_all():
         return _gradients((documents @ labels.T)[rows, columns], (labels,))
 
-    _compared(benchmark, chosen, of_all, 1.2)
+    _compare(benchmark, choose, of_all, 1.2)
 
 
 def _gradients(cosines, of):
     return torch.autograd.grad(contrastive_loss(cosines, torch.zeros_like(cosines, dtype=torch.bool), 0.9, 3.0), of)
 
 
-def _compared(benchmark, ours, other, bar):
+def _compare(benchmark, ours, other, bar):
     times = []
     for _ in range(6):
         begin = time.perf_counter()

@@ -64,8 +64,8 @@ def test_many_cells(benchmark, tiny, plugin, tmp_path):
         wall = time.perf_counter() - begin
         assert made.ok
         assert len(made) == number
-        busy = sum(each.measured.total_s for each in made)
-        asleep = sum(each.measured.wall_s["fit"] for each in made)
+        busy = sum(record.measured.total_s for record in made)
+        asleep = sum(record.measured.wall_s["fit"] for record in made)
         seconds[number] = wall / number
         shares = [asleep, busy - asleep, NODES * wall - busy]
         parts = zip(shares, ("asleep", "in the processes of the cells", "engine"), strict=True)

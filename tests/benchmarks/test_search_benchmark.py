@@ -46,7 +46,7 @@ print(json.dumps([time.perf_counter() - begin, int((found >= 0).all(axis=1).sum(
 """
 
 
-def measured(code, *arguments):
+def measure(code, *arguments):
     """Seconds, full rows and peak GiB of a process."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -63,9 +63,9 @@ def test_exact_search_of_a_million_items(benchmark, tmp_path, kind):
             out[start : start + len(block)] = block / np.linalg.norm(block, axis=1, keepdims=True)
         out.flush()
     few = QUERIES // 10
-    theirs = measured(FAISS, *paths, few, K)
-    ours = measured(OURS, *paths, few, K)
-    whole = benchmark.pedantic(measured, (OURS, *paths, QUERIES, K), rounds=1)
+    theirs = measure(FAISS, *paths, few, K)
+    ours = measure(OURS, *paths, few, K)
+    whole = benchmark.pedantic(measure, (OURS, *paths, QUERIES, K), rounds=1)
     benchmark.extra_info.update(
         type=kind,
         seconds=round(whole[0], 1),

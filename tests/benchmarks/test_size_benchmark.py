@@ -51,7 +51,7 @@ print(len(dataset.train), len(draw(dataset.train_pattern(), Setting.of("fs", 0.0
 """
 
 
-def watched(*command):
+def watch(*command):
     """Seconds of a command, and the largest peak among its processes in GiB."""
     begin = time.perf_counter()
     done = subprocess.run(
@@ -61,7 +61,7 @@ def watched(*command):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def make_dataset(tmp_path_factory):
     """Makes a dataset once; the cache of datasets is that of these tests."""
     folder = tmp_path_factory.mktemp("sizes")
     made = {}
@@ -82,10 +82,10 @@ def cell(tmp_path, capsys):
 
     def run(folder, method, *words):
         runs = tmp_path / "runs" / folder.name
-        read_s, read_gib = watched("-m", "xmcbench", "data", "verify", str(folder))
+        read_s, read_gib = watch("-m", "xmcbench", "data", "verify", str(folder))
         known = {*runs.glob("records/**/*.json")}
         command = ["run", "--dataset", str(folder), "--methods", method, "--runs", str(runs), *words]
-        whole_s, gib = watched("-m", "xmcbench", *command)
+        whole_s, gib = watch("-m", "xmcbench", *command)
         (path,) = {*runs.glob("records/**/*.json")} - known
         measured = json.loads(path.read_text())["measured"]
         phases = {"read": read_s, **measured["wall_s"], "score and write": whole_s - sum(measured["wall_s"].values())}
@@ -98,8 +98,8 @@ def cell(tmp_path, capsys):
 
 
 @pytest.mark.benchmark(group="LF-Amazon-131K, synthetic")
-def test_131k(benchmark, made, cell):
-    folder, peaks = made("lf-amazon-131k"), {}
+def test_131k(benchmark, make_dataset, cell):
+    folder, peaks = make_dataset("lf-amazon-131k"), {}
 
     def cells():
         for method in ("tfidf", "bm25"):
@@ -115,12 +115,12 @@ def test_131k(benchmark, made, cell):
 
 @pytest.mark.benchmark(group="LF-Amazon-1M, synthetic")
 @pytest.mark.parametrize("method", ["tfidf", "bm25"])
-def test_1m(benchmark, made, cell, method):
+def test_1m(benchmark, make_dataset, cell, method):
     found = {}
 
     def cells():
         for scale in SCALES:
-            found[scale] = cell(made("lf-amazon-1m", scale), method, "--setting", "ez")
+            found[scale] = cell(make_dataset("lf-amazon-1m", scale), method, "--setting", "ez")
 
     benchmark.pedantic(cells, rounds=1)
     benchmark.extra_info["phases"] = {f"{scale:g}": phases for scale, (phases, _) in found.items()}
@@ -133,12 +133,12 @@ def test_1m(benchmark, made, cell, method):
 
 
 @pytest.mark.benchmark(group="LF-Wikipedia-500K, synthetic")
-def test_500k(benchmark, made, capsys):
-    folder = made("lf-wikipedia-500k")
+def test_500k(benchmark, make_dataset, capsys):
+    folder = make_dataset("lf-wikipedia-500k")
     peaks = []
     for what in ("read and drawn", "again"):
         command = ("-c", DRAW, str(folder))
-        seconds, gib = watched(*command) if peaks else benchmark.pedantic(watched, args=command, rounds=1)
+        seconds, gib = watch(*command) if peaks else benchmark.pedantic(watch, args=command, rounds=1)
         peaks.append(gib)
         with capsys.disabled():
             print(f"\n{folder.name}: {what} in {seconds:.1f} s, {gib:.2f} GiB")

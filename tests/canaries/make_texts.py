@@ -81,27 +81,27 @@ def read(path):
         return [json.loads(line) for line in stream]
 
 
-def shortened(text):
+def shorten(text):
     return text if len(text) <= LETTERS else text[:LETTERS].rsplit(" ", 1)[0]
 
 
 def spread(common, rare):
     """The rare ones among the common ones, at equal distances."""
     mixed, every = list(common), len(common) // len(rare)
-    for place, each in enumerate(rare):
-        mixed.insert(place * (every + 1), each)
+    for place, item in enumerate(rare):
+        mixed.insert(place * (every + 1), item)
     return mixed
 
 
 def main(source, file):
     train, test, labels = (read(source / f"{name}.json.gz") for name in ("trn", "tst", "lbl"))
-    number = {each["uid"]: place for place, each in enumerate(labels)}
+    number = {label["uid"]: place for place, label in enumerate(labels)}
     count = np.bincount([label for row in train for label in row["target_ind"]], minlength=len(labels))
     wanted = [number[uid] for *_, uids in AWKWARD for uid in uids]
     kept = dict.fromkeys([*wanted, *np.argsort(-count, kind="stable").tolist()[:2000]])
     random = np.random.RandomState(0)
 
-    def drawn(side, many, chosen):
+    def draw(side, many, chosen):
         """Rows with some of the chosen labels, no label in many of them."""
         found, met = [], Counter()
         for row in random.permutation(len(side)).tolist():
@@ -113,37 +113,48 @@ def main(source, file):
 
     # Labels of the drawn test instances first: each has two at least.
     frequent = {*list(kept)[:400]}
-    tests = drawn([each if each["uid"] in number else {"target_ind": [], "content": ""} for each in test], 14, frequent)
-    tests = sorted({*tests, *drawn(test, TEST - len(tests), frequent)})
+    tests = draw(
+        [instance if instance["uid"] in number else {"target_ind": [], "content": ""} for instance in test],
+        14,
+        frequent,
+    )
+    tests = sorted({*tests, *draw(test, TEST - len(tests), frequent)})
     own = [number[test[row]["uid"]] for row in tests if test[row]["uid"] in number]
     true = [label for row in tests for label in test[row]["target_ind"] if label in frequent]
-    trained = [each if each["uid"] in number else {"target_ind": [], "content": ""} for each in train]
-    own += [number[train[row]["uid"]] for row in drawn(trained, OWN, {*wanted, *true})]
+    trained = [instance if instance["uid"] in number else {"target_ind": [], "content": ""} for instance in train]
+    own += [number[train[row]["uid"]] for row in draw(trained, OWN, {*wanted, *true})]
     names = sorted([*dict.fromkeys([*wanted, *own, *true, *kept])][:KEPT])
-    trains = drawn(train, TRAIN, {*names})
+    trains = draw(train, TRAIN, {*names})
 
-    listed = [{"uid": labels[each]["uid"], "title": labels[each]["title"]} for each in names]
+    listed = [{"uid": labels[label]["uid"], "title": labels[label]["title"]} for label in names]
     listed = spread(listed, [{"uid": f"label-{place}", "title": title} for place, title in enumerate(LABELS)])
-    place = {each["uid"]: at for at, each in enumerate(listed)}
+    place = {label["uid"]: at for at, label in enumerate(listed)}
 
     def row(uid, title, content, uids):
-        return {"uid": uid, "title": title, "content": content, "labels": sorted(place[each] for each in uids)}
+        return {
+            "uid": uid,
+            "title": title,
+            "content": content,
+            "labels": sorted(place[label_uid] for label_uid in uids),
+        }
 
     def rows(side, chosen):
         for at in chosen:
-            each = side[at]
-            uids = [labels[label]["uid"] for label in each["target_ind"] if labels[label]["uid"] in place]
-            yield row(each["uid"], each["title"], shortened(each["content"]), uids)
+            instance = side[at]
+            uids = [labels[label]["uid"] for label in instance["target_ind"] if labels[label]["uid"] in place]
+            yield row(instance["uid"], instance["title"], shorten(instance["content"]), uids)
 
-    awkward = [row(*each) for each in AWKWARD]
+    awkward = [row(*values) for values in AWKWARD]
     instances = spread([*rows(train, trains)], awkward)
     for without in instances[5::6]:
         without["labels"] = []
-    tested = [each | {"uid": f"test-{each['uid']}"} for each in map(dict, awkward) if each["uid"] in TESTED]
+    tested = [
+        instance | {"uid": f"test-{instance['uid']}"} for instance in map(dict, awkward) if instance["uid"] in TESTED
+    ]
     whole = {"train": instances, "labels": listed, "test": spread([*rows(test, tests)], tested)}
     # A line for each text.
     parts = [
-        f" {json.dumps(name)}: [\n  " + ",\n  ".join(json.dumps(each, ensure_ascii=False) for each in side) + "\n ]"
+        f" {json.dumps(name)}: [\n  " + ",\n  ".join(json.dumps(text, ensure_ascii=False) for text in side) + "\n ]"
         for name, side in whole.items()
     ]
     file.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")

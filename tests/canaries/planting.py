@@ -58,7 +58,7 @@ class Seen:
 
 def faults() -> list[Fault]:
     """The faults of faults.toml."""
-    return [Fault(**each) for each in tomllib.loads(Path(__file__).with_name("faults.toml").read_text())["fault"]]
+    return [Fault(**fields) for fields in tomllib.loads(Path(__file__).with_name("faults.toml").read_text())["fault"]]
 
 
 def copy(folder: Path) -> None:
@@ -92,8 +92,8 @@ def see(fault: Fault, sources: dict[str, str], work: Path, only: Collection[str]
         told = json.loads(python(folder, "-c", SOURCES))
         changed = [name for name in only or sources if told.get(name) != sources[name]]
         found = json.loads(python(folder, __file__, "--enough", str(enough), "--inside", *changed))
-    different = sorted(found["different"], key=lambda each: -each["size"])
-    names = tuple(each["canary"] for each in different)
+    different = sorted(found["different"], key=lambda outcome: -outcome["size"])
+    names = tuple(outcome["canary"] for outcome in different)
     return Seen(fault, found["run"], names, different[0]["what"] if different else "")
 
 
@@ -123,7 +123,9 @@ def inside(methods: list[str], enough: int) -> None:
                 number += 1
                 found = compare({canary.name: stored[canary.name]}, {canary.name: run(canary)})
                 name = f"{canary.method}.{canary.name}"
-                different += [{"canary": name, "what": each.what, "size": min(each.size, 1e9)} for each in found]
+                different += [
+                    {"canary": name, "what": difference.what, "size": min(difference.size, 1e9)} for difference in found
+                ]
     print(json.dumps({"run": number, "different": different}))
 
 

@@ -61,7 +61,7 @@ def test_every_value_of_a_choice_has_a_canary(method):
     for name, parameter in declared.items():
         values = {False, True} if parameter.kind == "bool" else {*parameter.choices}
         values |= {None} if values and parameter.optional else set()
-        found = {each[name] for each in used}
+        found = {resolved[name] for resolved in used}
         missing = values - found
         if name in SHARED and method != SHARED[name]:
             missing = set() if len(found) > 1 else missing
@@ -99,9 +99,9 @@ def test_all_of_it_is_small():
 def test_the_stored_outcomes_are_those_of_today():
     found = run_all(jobs=2)
     differences = [
-        f"{method}.{each.canary}: {each.what}"
+        f"{method}.{difference.canary}: {difference.what}"
         for method, outcomes in found.items()
-        for each in compare(Stored.read(outcome_file(method)).outcomes, outcomes)
+        for difference in compare(Stored.read(outcome_file(method)).outcomes, outcomes)
     ]
     assert not differences, names(differences)
 
@@ -148,26 +148,26 @@ STORED = CanaryOutcome(
 )
 
 
-def compared(**changes):
+def compare_changed(**changes):
     return compare({"a": STORED}, {"a": msgspec.structs.replace(STORED, **changes)})
 
 
 def test_equal_outcomes():
-    assert compared() == []
+    assert compare_changed() == []
     # Within the tolerance, .002 of their standard deviation: .24.
-    assert compared(top=("7:0.9004 3:0.5 4:0.5 1:0.2 2:0.1", *STORED.top[1:])) == []
-    assert compared(losses={"training": "1 0.5005, 2 0.2504"}) == []
+    assert compare_changed(top=("7:0.9004 3:0.5 4:0.5 1:0.2 2:0.1", *STORED.top[1:])) == []
+    assert compare_changed(losses={"training": "1 0.5005, 2 0.2504"}) == []
 
 
 def test_near_ties_may_fall_otherwise_in_few_places():
     swapped = "7:0.9 4:0.5 3:0.5 1:0.2 2:0.1", *STORED.top[1:]
-    assert [each.what for each in compared(top=swapped)] == ["2 labels of 11"]
+    assert [difference.what for difference in compare_changed(top=swapped)] == ["2 labels of 11"]
     many = [STORED.top[0]] * 40
     stored = CanaryOutcome(ranks=STORED.ranks, top=(*many, *STORED.top))
     assert compare({"a": stored}, {"a": msgspec.structs.replace(stored, top=(*many, *swapped))}) == []
     # The last of five has a next place that nobody knows.
     last = "1:0.7 2:0.6 3:0.5 4:0.4 9:0.3"
-    assert compared(top=(*STORED.top[:3], last)) == []
+    assert compare_changed(top=(*STORED.top[:3], last)) == []
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_near_ties_may_fall_otherwise_in_few_places():
     ],
 )
 def test_differences(changes, what):
-    (difference,) = compared(**changes)
+    (difference,) = compare_changed(**changes)
     assert difference.what == what
     assert difference.size > 1
 

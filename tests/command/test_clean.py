@@ -222,7 +222,7 @@ PATIENT = """
 
 
 def test_a_cell_that_runs_does_not_notice(inside, tiny, plugin, tmp_path):
-    """Everything that the cell has taken, makes, resumes from or received, and its log."""
+    """Its log and all that it has taken, makes, resumes from or received are left alone."""
     source = plugin(PATIENT.replace("FOLDER", repr(str(tmp_path))))
     words = ["--setting", "full", "--methods", "patient", "--plugin", str(source), "--json"]
     command = [sys.executable, "-m", "xmcbench", "run", "--dataset", str(tiny), *words]

@@ -15,24 +15,24 @@ from xmcbench.records.ranks import Ranks
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def run_folder(tmp_path_factory):
     """The folder of the one run of this module."""
     return tmp_path_factory.mktemp("kept")
 
 
 @pytest.fixture
-def runs(inside, kept, tmp_path):
+def runs(inside, run_folder, tmp_path):
     """A runs folder on LF-Debian-2K: TF-IDF in two presets and BM25 at zero shot, BM25 with all pairs too."""
-    if not kept.joinpath("runs").exists():
+    if not run_folder.joinpath("runs").exists():
         for words in (
             ("ez", "--methods", "tfidf:sklearn,tfidf:pecos,bm25", "--seed", "0,1"),
             ("full", "--methods", "bm25"),
         ):
             ended = inside("run", "--dataset", "lf-debian-2k", "--setting", *words)
             assert ended.returncode == 0, ended.stderr
-        shutil.copytree(tmp_path / "runs", kept / "runs")
+        shutil.copytree(tmp_path / "runs", run_folder / "runs")
         return tmp_path / "runs"
-    return shutil.copytree(kept / "runs", tmp_path / "runs")
+    return shutil.copytree(run_folder / "runs", tmp_path / "runs")
 
 
 def keys(runs, pattern):

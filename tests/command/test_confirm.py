@@ -35,20 +35,20 @@ def code(plugin):
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def run_folder(tmp_path_factory):
     """The folder of the one run of this module."""
     return tmp_path_factory.mktemp("kept")
 
 
 @pytest.fixture
-def runs(inside, tiny, code, tmp_path, kept):
+def runs(inside, tiny, code, tmp_path, run_folder):
     """Four cells of a method: two seeds without pairs, two with."""
-    if not (kept / "runs").exists():
+    if not (run_folder / "runs").exists():
         for setting in (("ez",), ("fs", "--ratio", "0.5")):
             words = ("--setting", *setting, "--methods", "base", "--plugin", code(), "--seed", "0,1")
             assert inside("run", "--dataset", tiny, *words).returncode == 0
-        shutil.copytree(tmp_path / "runs", kept / "runs")
-    return Store(shutil.copytree(kept / "runs", tmp_path / "runs", dirs_exist_ok=True))
+        shutil.copytree(tmp_path / "runs", run_folder / "runs")
+    return Store(shutil.copytree(run_folder / "runs", tmp_path / "runs", dirs_exist_ok=True))
 
 
 @pytest.mark.parametrize(

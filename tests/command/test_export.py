@@ -23,20 +23,20 @@ BOARD = Path(__file__).parents[2] / "leaderboards"
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def run_folder(tmp_path_factory):
     """The folder of the one run of this module."""
     return tmp_path_factory.mktemp("kept")
 
 
 @pytest.fixture
-def runs(inside, tiny, kept, tmp_path):
+def runs(inside, tiny, run_folder, tmp_path):
     """TF-IDF on the dataset Tiny at zero shot."""
-    if not (kept / "runs").exists():
+    if not (run_folder / "runs").exists():
         ended = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf", "--runs", "runs")
         assert ended.returncode == 0, ended.stderr
-        shutil.copytree(tmp_path / "runs", kept / "runs")
+        shutil.copytree(tmp_path / "runs", run_folder / "runs")
         return tmp_path / "runs"
-    return Path(shutil.copytree(kept / "runs", tmp_path / "runs"))
+    return Path(shutil.copytree(run_folder / "runs", tmp_path / "runs"))
 
 
 def test_a_run_and_qrels_score_as_the_record_does(inside, runs, tiny, tmp_path):

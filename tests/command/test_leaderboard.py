@@ -16,24 +16,24 @@ from xmcbench.storage.canonical import sha256_file, sha256_json
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def run_folder(tmp_path_factory):
     """The folder of the one run of this module."""
     return tmp_path_factory.mktemp("kept")
 
 
 @pytest.fixture
-def runs(inside, tiny, tmp_path, kept):
+def runs(inside, tiny, tmp_path, run_folder):
     """A runs folder with two methods at zero shot and at half of the labels; ``tiny`` is the dataset it is about."""
-    if not (kept / "sent").exists():
+    if not (run_folder / "sent").exists():
         for words in (("--setting", "ez"), ("--setting", "fs", "--ratio", "0.5")):
             ended = inside("run", "--dataset", tiny, *words, "--methods", "tfidf,bm25", "--runs", "sent")
             assert ended.returncode == 0, ended.stderr
-        shutil.copytree(tmp_path / "sent", kept / "sent")
-        shutil.copytree(tiny, kept / "tiny")
+        shutil.copytree(tmp_path / "sent", run_folder / "sent")
+        shutil.copytree(tiny, run_folder / "tiny")
         return tmp_path / "sent"
     shutil.rmtree(tiny)
-    shutil.copytree(kept / "tiny", tiny)
-    return shutil.copytree(kept / "sent", tmp_path / "sent")
+    shutil.copytree(run_folder / "tiny", tiny)
+    return shutil.copytree(run_folder / "sent", tmp_path / "sent")
 
 
 def files_of(root, kind):

@@ -278,7 +278,7 @@ def test_results_are_fractions_for_machines_and_percent_for_readers(inside, reco
     first, second = json.loads(inside("ls", "results", "--json").stdout)
     assert (first["P@1"], first["R@100"], first["status"], first["reason"]) == (0.123456, 0.123456, "ok", "")
     assert (second["P@1"], second["status"], second["reason"]) == (None, "failed", "ValueError: no")
-    keys = [record.key[:12] for record in sorted(store.records(), key=lambda each: each.cell.seed)]
+    keys = [record.key[:12] for record in sorted(store.records(), key=lambda result: result.cell.seed)]
     assert [first["key"], second["key"]] == keys
     lines = inside("ls", "results").stdout.splitlines()
     assert lines[2].split()[:8] == ["Tiny", "ez", "NOBODYS", "0", keys[0], "ok", "12.35", "12.35"]

@@ -56,15 +56,15 @@ COMMANDS = [
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def run_folder(tmp_path_factory):
     return tmp_path_factory.mktemp("kept") / "folder"
 
 
 @pytest.fixture
-def folder(inside, kept, tiny, plugin, tmp_path):
+def folder(inside, run_folder, tiny, plugin, tmp_path):
     """A folder with results, on labels with names in Latin letters and in Chinese, Japanese and Korean characters."""
-    if kept.exists():
-        return shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
+    if run_folder.exists():
+        return shutil.copytree(run_folder, tmp_path, dirs_exist_ok=True)
     lines = [json.loads(line) for line in gzip.decompress((tiny / "lbl.json.gz").read_bytes()).splitlines()]
     for number, line in enumerate(lines):
         line["title"] += (" \u6a5f\u68b0\u5b66\u7fd2" * 9, " \uae30\uacc4 \ud559\uc2b5" * 9, "")[number % 3]
@@ -78,7 +78,7 @@ def folder(inside, kept, tiny, plugin, tmp_path):
         assert ended.returncode == 0, ended.stderr
     store = Store(tmp_path / "runs")
     shutil.copy(store.predictions_path(store.records()[0].cell), tmp_path / "p.npz")
-    shutil.copytree(tmp_path, kept)
+    shutil.copytree(tmp_path, run_folder)
     return tmp_path
 
 

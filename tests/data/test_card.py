@@ -85,7 +85,7 @@ def test_equal_cards_have_equal_bytes_in_whatever_order_they_were_made(tmp_path)
         write_card(tmp_path / "card.toml", Card("X", "x", "", counts=turn(counts), files=turn(files), build=build))
         return (tmp_path / "card.toml").read_bytes()
 
-    assert write(lambda each: each) == write(lambda each: dict(reversed(each.items())))
+    assert write(lambda values: values) == write(lambda values: dict(reversed(values.items())))
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def _limit_memory():
 
 
 def outcome_of(kind, chance, error):
-    """What came of one trial. ``error``: the class of the one error that may come."""
+    """Return the outcome of one trial. ``error``: the class of the one error that may come."""
     signal.alarm(SECONDS * kind.each)
     faulthandler.dump_traceback_later(2 * SECONDS * kind.each, exit=True)  # where no handler runs
     try:

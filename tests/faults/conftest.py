@@ -1,4 +1,4 @@
-"""What the fault tests share: how many trials, seeded random numbers, and a count of what came of each."""
+"""Fixtures of the fault tests: the number of trials, seeded random numbers, and a count of the outcomes."""
 
 import random
 from collections import Counter
@@ -24,7 +24,7 @@ class Faults:
         self._counts = counts
 
     def number(self, sample, full):
-        """How many trials: ``sample`` in the test suite, ``full`` in `tox -e faults`."""
+        """Return the number of trials: ``sample`` in the test suite, ``full`` in `tox -e faults`."""
         return full if self.full else sample
 
     def count(self, kind, outcome):

@@ -52,8 +52,8 @@ class OneFile(Kind):
 
 
 def all_of(dataset):
-    """Everything that can be read of a dataset, as one value."""
+    """Return a digest of all that can be read of a dataset."""
     texts = [[*part.uids, *part] for part in (dataset.train, dataset.test, dataset.labels)]
-    pairs = [dataset.train_pairs(), dataset.test_pairs(), *(dataset.filter(each) for each in dataset.filters)]
-    digests = [pairs_digest(each.indptr, each.indices) for each in pairs if each is not None]
+    pairs = [dataset.train_pairs(), dataset.test_pairs(), *(dataset.filter(name) for name in dataset.filters)]
+    digests = [pairs_digest(matrix.indptr, matrix.indices) for matrix in pairs if matrix is not None]
     return sha256_json([dataset.digest, dataset.counts(), texts, digests])

@@ -25,7 +25,7 @@ def _short_annif(dataset, folder):
     )
     for name, texts, pairs in _sides(dataset):
         rows = zip(texts.titles, pairs, strict=True)
-        lines = [f"{text}\t{' '.join(f'<{uris[each]}>' for each in row.indices)}\n" for text, row in rows]
+        lines = [f"{text}\t{' '.join(f'<{uris[label]}>' for label in row.indices)}\n" for text, row in rows]
         (folder / f"{name}.tsv").write_text("".join(lines))
 
 
@@ -40,8 +40,8 @@ def _full_annif(dataset, folder):
         for row in range(4):
             (folder / name / f"{row}.txt").write_text(f"{texts.titles[row]}\n{texts.contents[row]}")
             subjects = pairs[row].indices
-            by_uri = "".join(f"<{uids[each]}>\t{titles[each]}\n" for each in subjects)
-            by_label = "".join(f"{titles[each]}\n" for each in subjects)
+            by_uri = "".join(f"<{uids[label]}>\t{titles[label]}\n" for label in subjects)
+            by_label = "".join(f"{titles[label]}\n" for label in subjects)
             (folder / name / f"{row}{('.tsv', '.key')[row % 2]}").write_text((by_uri, by_label)[row % 2])
 
 
@@ -56,12 +56,12 @@ def _one_table(dataset, folder):
     """A table without a split and without a table of labels."""
     rows = zip(dataset.train.titles, dataset.train_pairs(), strict=True)
     titles = [*dataset.labels.titles]
-    lines = [f"{text}\t{';'.join(titles[each] for each in row.indices)}\n" for text, row in rows]
+    lines = [f"{text}\t{';'.join(titles[label] for label in row.indices)}\n" for text, row in rows]
     (folder / "train.tsv").write_text("text\tlabels\n" + "".join(lines))
 
 
-def _saved(dataset, folder):
-    """What `save_to_disk` writes."""
+def _save_to_disk(dataset, folder):
+    """Write the files that `save_to_disk` writes."""
     import pyarrow as pa
 
     features = {"labels": {"feature": {"names": [*dataset.labels.titles]}}}
@@ -86,7 +86,7 @@ BY_HAND = {
     "annif full": _full_annif,
     "text2text": _text2text,
     "one table": _one_table,
-    "saved": _saved,
+    "saved": _save_to_disk,
 }
 
 
@@ -147,7 +147,7 @@ def harm(path, files, chance):
     elif path.suffix == ".npz":
         path.write_bytes(mutators.wild_npz(content, chance))
     elif path.suffix in (".parquet", ".arrow"):
-        path.write_bytes(mutators.damaged(content, chance))
+        path.write_bytes(mutators.damage(content, chance))
     elif path.suffix == ".gz":
         path.write_bytes(mutators.wild_gzip(content, chance))
     elif kind < 0.5:

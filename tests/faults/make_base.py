@@ -30,7 +30,7 @@ def make(folder):
     }
     for name, lines in parts.items():
         with gzip.open(data / f"{name}.json.gz", "wt") as stream:
-            stream.writelines(json.dumps(each) + "\n" for each in lines)
+            stream.writelines(json.dumps(values) + "\n" for values in lines)
     (data / "filter_labels_test.txt").write_text("0 0\n3 5\n")
     for setting, ratio in (("ez", None), ("fs", 0.5)):
         found = run(data, setting, ratio=ratio, methods=["tfidf"], options=Options(runs=folder / "runs"))

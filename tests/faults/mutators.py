@@ -126,7 +126,7 @@ def other_content(data, chance):
 BYTES = (cut, flip_bits, flip_bits, swap_chunks, repeat_chunk, drop_chunk, blank_chunk, insert, other_content)
 
 
-def damaged(data, chance):
+def damage(data, chance):
     """Bytes with one kind of damage, sometimes two."""
     for _ in range(chance.choice((1, 1, 1, 2))):
         data = chance.choice(BYTES)(data, chance)
@@ -167,7 +167,7 @@ def change_line(text, chance):
 def wild_text(data, chance):
     """The bytes of a text file, changed as text, or as bytes."""
     if chance.random() < 0.3:
-        return damaged(data, chance)
+        return damage(data, chance)
     text = data.decode()
     for _ in range(chance.choice((1, 1, 2))):
         text = chance.choice((change_number, change_string, change_string, change_line))(text, chance)
@@ -261,7 +261,7 @@ def npy_header(shape, dtype="<i4", order=False):
     return b"\x93NUMPY\x01\0" + struct.pack("<H", len(text)) + text
 
 
-def _changed_array(array, chance):
+def _change_array(array, chance):
     """An array of another type or shape, or with other values."""
     others = (
         lambda: _of_another_type(array, chance),
@@ -302,7 +302,7 @@ def wild_npz(data, chance):
     """The bytes of an .npz file with its arrays, its archive or its bytes changed."""
     kind = chance.randrange(10)
     if kind < 3:
-        return damaged(data, chance)
+        return damage(data, chance)
     with np.load(io.BytesIO(data), allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
     name = chance.choice([*arrays])
@@ -325,20 +325,20 @@ def wild_npz(data, chance):
     elif kind == 5:
         arrays[chance.choice(("extra", "../x", "ranks+none", name + "2"))] = np.arange(5)
     else:
-        arrays[name] = _changed_array(arrays[name], chance)
+        arrays[name] = _change_array(arrays[name], chance)
     stream = io.BytesIO()
     with zipfile.ZipFile(
         stream, "w", chance.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
     ) as archive:
-        for each, array in arrays.items():
+        for key, array in arrays.items():
             member = io.BytesIO()
             np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=True)
             content = member.getvalue()
-            if kind == 6 and each == name:
+            if kind == 6 and key == name:
                 end = content.index(b"\n") + 1
                 shape = chance.choice(((10**12,), (-1,), (2, 10**9), (*array.shape, 0), (True,), (2**70,)))
                 content = npy_header(shape, chance.choice(("<i4", "<f4", "|O", "|u1", ">f8", "bad"))) + content[end:]
-            archive.writestr(zipfile.ZipInfo(f"{each}.npy"), content)
+            archive.writestr(zipfile.ZipInfo(f"{key}.npy"), content)
     return stream.getvalue()
 
 
@@ -348,7 +348,7 @@ def wild_gzip(data, chance, line=b'{"uid": "'):
 
     kind = chance.random()
     if kind < 0.25:
-        return damaged(data, chance)
+        return damage(data, chance)
     if kind < 0.28:
         return gzip_bomb(chance.choice((20, 400)), line)
     return gzip.compress(wild_text(gzip.decompress(data), chance), 1)

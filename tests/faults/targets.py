@@ -1,4 +1,4 @@
-"""What is attacked: for each kind of input how a good one is made, how it is changed, and how it is read.
+"""Targets of the attacks: for each kind of input how a good one is made, how it is changed, and how it is read.
 
 A trial returns ``same`` where the data that are read are those that were written, ``valid`` where a format without a
 digest holds other data that can be used, or a sentence that says what went wrong. An XmcbenchError is the one error
@@ -44,7 +44,7 @@ from xmcbench.submissions.admission import examine
 PUBLISHED = Path(__file__).parents[2] / "leaderboards" / "published"
 
 
-def shown(records, published=()):
+def render(records, published=()):
     """Render records in every format, and hold the drawings against XML."""
     made = pages(records, published)
     for layout in ("markdown", "latex", "csv", "json"):
@@ -58,7 +58,7 @@ def shown(records, published=()):
                 assert "](javascript" not in content.replace("\\](javascript", ""), f"{name} holds a link"
 
 
-def resealed(values):
+def reseal(values):
     """JSON values of a record with the checksums of somebody who knows how."""
     content = {name: value for name, value in values.items() if name != "sha256"}
     if isinstance(content.get("cell"), dict):
@@ -79,7 +79,7 @@ class Predictions(OneFile):
 
     def read(self):
         values = evaluate(self.path, self.dataset).values
-        assert all(0 <= each <= 1 for each in values.values()), values
+        assert all(0 <= value <= 1 for value in values.values()), values
         return "same" if values == self.before else "valid"
 
 
@@ -111,13 +111,13 @@ class ResealedRecords(Kind):
     def trial(self, chance):
         values = mutators.wild_value(as_json(chance.choice(self.records)), chance)
         try:
-            text = resealed(values)
+            text = reseal(values)
             self.path.write_text(text)
         except (UnicodeEncodeError, ValueError):  # such a value is no JSON
             return "valid"
         record = read_record(self.path)
         if record.ok:
-            shown([record])
+            render([record])
         return "valid"
 
 
@@ -128,7 +128,7 @@ class Board(Kind):
 
     def setup(self):
         runs = Store(self.base / "runs")
-        self.record = next(each for each in runs.records() if each.cell.setting.kind == "ez")
+        self.record = next(record for record in runs.records() if record.cell.setting.kind == "ez")
         self.predictions = runs.predictions_path(self.record.cell).read_bytes()
         self.registry, self.scorer = Registry(), Scorer()
 
@@ -148,7 +148,7 @@ class Board(Kind):
             if seed:
                 values = mutators.wild_value(values, chance)
             try:
-                text = resealed(values)
+                text = reseal(values)
             except (ValueError, TypeError):  # such a value is no JSON
                 text = json.dumps(values)
             for path, content in (
@@ -161,8 +161,8 @@ class Board(Kind):
         datasets = {"tiny": str(self.base / "tiny")}
         board = Store(self.folder / "board")
         found = examine([root], board, self.registry, self.scorer, datasets)
-        shown([each.record for each in found.accepted])
-        paths = {each.path for each in found.accepted}
+        render([result.record for result in found.accepted])
+        paths = {result.path for result in found.accepted}
         if good not in paths:
             return f"the good one was refused: {found.refused.get(good)}"
         if board.root.exists():
@@ -208,7 +208,7 @@ class Published(Kind):
         good = path.read_bytes()
         try:
             path.write_bytes(mutators.wild_text(good, chance))
-            shown([], (read_source(self.toml),))
+            render([], (read_source(self.toml),))
             return "valid"
         finally:
             path.write_bytes(good)
@@ -285,7 +285,7 @@ class Cache(Kind):
         path = chance.choice(kept)
         content = path.read_bytes()
         by_suffix = {".npz": mutators.wild_npz, ".json": mutators.wild_text}
-        path.write_bytes(by_suffix.get(path.suffix, mutators.damaged)(content, chance))
+        path.write_bytes(by_suffix.get(path.suffix, mutators.damage)(content, chance))
         try:
             with redirect_stderr(io.StringIO()):
                 found = all_of(load_dataset(self.base / "tiny"))
@@ -301,9 +301,9 @@ class ArtifactFolders(Kind):
     def trial(self, chance):
         root = self.folder / "artifacts"
         folder = self._get(root)
-        path = chance.choice(sorted(each for each in folder.rglob("*") if each.is_file()))
+        path = chance.choice(sorted(file for file in folder.rglob("*") if file.is_file()))
         by_suffix = {".npz": mutators.wild_npz, ".json": mutators.wild_text}
-        path.write_bytes(by_suffix.get(path.suffix, mutators.damaged)(path.read_bytes(), chance))
+        path.write_bytes(by_suffix.get(path.suffix, mutators.damage)(path.read_bytes(), chance))
         try:
             with redirect_stderr(io.StringIO()):
                 folder = self._get(root)
@@ -345,7 +345,7 @@ class Subsets(Kind):
 def wild_safetensors(data, chance):
     """The bytes of a safetensors file with its header, or its bytes, changed."""
     if chance.random() < 0.5:
-        return mutators.damaged(data, chance)
+        return mutators.damage(data, chance)
     length = int.from_bytes(data[:8], "little")
     header = mutators.wild_text(data[8 : 8 + length], chance)
     said = chance.choice((len(header),) * 8 + (0, 2**40, 2**63))
@@ -393,8 +393,8 @@ class Checkpoints(OneFile):
         found = self.checkpoints.restore(self.folder, network, optimizer, {"plan": "x"})
         if found is None:
             return None
-        weights = [each.tolist() for each in network.state_dict().values()]
-        steps = [[value.tolist() for value in each.values()] for each in optimizer.state.values()]
+        weights = [weight.tolist() for weight in network.state_dict().values()]
+        steps = [[value.tolist() for value in state.values()] for state in optimizer.state.values()]
         return [found.step, found.curve, found.sums, found.task["order"].tolist(), weights, steps]
 
     def read(self):

@@ -96,8 +96,8 @@ def test_a_bad_plugin_is_one_row_and_no_other_row_is_touched(faults, tiny, tmp_p
     ended = world.run(*words, "--methods", methods, *itertools.chain(*plugins))
     assert ended.returncode == (0 if all(good for _, good in chosen.values()) else 1), ended.stderr
     document = json.loads(ended.stdout)
-    left_out = {each["method"]: "left out" for each in document["skipped"]}
-    records = {each["cell"]["method"]: each for each in document["records"]}
+    left_out = {skipped["method"]: "left out" for skipped in document["skipped"]}
+    records = {record["cell"]["method"]: record for record in document["records"]}
     assert {*left_out, *records} == {"tfidf", "bm25", *chosen}
     assert not {*left_out} & {*records}
     for name, (_, good) in chosen.items():
@@ -123,7 +123,7 @@ def test_a_check_of_a_bad_plugin_fails(faults, tiny, tmp_path):
         ended = world.run("check", path, "--json", "--time-limit", 120)
         assert ended.returncode == 1, (name, ended.stderr)
         (findings,) = json.loads(ended.stdout).values()
-        assert "failed" in {each["status"] for each in findings}, name
+        assert "failed" in {finding["status"] for finding in findings}, name
         assert world.left_processes() == []
         assert world.left_files() == []
         faults.count("checks of bad plug-ins", "the contract is broken")

@@ -32,7 +32,7 @@ BELOW = ("server", "reaper", "worker")
 
 
 def results(runs):
-    """What the records of a runs folder say, but for what is measured."""
+    """Return the records of a runs folder by file name, without their measurements."""
     found = {}
     for path in sorted((runs / "records").rglob("*.json")):
         record = json.loads(path.read_text())
@@ -51,9 +51,9 @@ def kill(target, run):
     while target in BELOW and run.poll() is None:  # between two cells there is no reaper and no worker
         with suppress(psutil.Error):
             found = psutil.Process(run.pid).children()
-            found = [each for each in found if "xmcbench.processes.forkserver" in each.cmdline()]
+            found = [process for process in found if "xmcbench.processes.forkserver" in process.cmdline()]
             for _ in range(BELOW.index(target)):
-                found = [child for each in found for child in each.children()]
+                found = [child for process in found for child in process.children()]
             if found:
                 found[0].kill()
                 return True

@@ -109,18 +109,18 @@ def test_every_interval_of_the_board_follows_from_its_ranks():
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def runs_folder(tmp_path_factory):
     return tmp_path_factory.mktemp("kept") / "runs"
 
 
 @pytest.fixture
-def runs(inside, tmp_path, kept):
+def runs(inside, tmp_path, runs_folder):
     """A runs folder with one record of the sample dataset."""
-    if not kept.exists():
+    if not runs_folder.exists():
         sample = Path(__file__).parents[1] / "sample"
         inside("run", "--dataset", sample, "--setting", "fs", "--ratio", "0.3", "--methods", "bm25", "--runs", "made")
-        shutil.copytree(tmp_path / "made", kept)
-    return shutil.copytree(kept, tmp_path / "runs")
+        shutil.copytree(tmp_path / "made", runs_folder)
+    return shutil.copytree(runs_folder, tmp_path / "runs")
 
 
 def test_what_follows_is_found_to_follow(runs):

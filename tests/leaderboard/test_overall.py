@@ -58,7 +58,7 @@ def test_a_method_that_lacks_a_dataset_leaves_the_ranking(results):
 def test_intervals_need_many_datasets_and_ranks_stand_for_them(record, altered):
     """With few, a bootstrap interval would be far too short; ranks are shown instead, in the order of the datasets."""
 
-    def made(datasets):
+    def make(datasets):
         records = [
             altered(record(method=method, value=value), (("cell", "dataset"), f"{number:02}"))
             for number in range(datasets)
@@ -66,7 +66,7 @@ def test_intervals_need_many_datasets_and_ranks_stand_for_them(record, altered):
         ]
         return overall.overall(records, EZ, "P@1")
 
-    few, many = made(3), made(FEWEST_BLOCKS)
+    few, many = make(3), make(FEWEST_BLOCKS)
     shown = overall.table(few)
     assert shown.columns[1].label == "ranks"
     assert [line.cells[1].text for line in shown.lines] == ["2, 1, 1", "1, 2, 2"]

@@ -26,7 +26,7 @@ def random_texts(rng, count, longest):
     return [" ".join(rng.choice(WORDS, rng.integers(0, longest))) for _ in range(count)]
 
 
-def fitted(labels, **values):
+def fit(labels, **values):
     method = BM25(**values)
     method.fit(Texts.from_lists(["unused"]), Texts.from_lists(labels))
     return method
@@ -57,7 +57,7 @@ def test_equals_bm25s(values):
     rng = np.random.default_rng(0)
     labels, queries = random_texts(rng, 50, 6), random_texts(rng, 40, 12)
     found, expected = (
-        fitted(labels, **values).predict(Texts.from_lists(queries), k=50),
+        fit(labels, **values).predict(Texts.from_lists(queries), k=50),
         reference(labels, queries, 50, **values),
     )
     found.check(40, 50, 50)
@@ -74,25 +74,25 @@ def test_equals_retrieve():
     scorer.index(bm25s.tokenize(labels, stemmer=stemmer, show_progress=False), show_progress=False)
     tokens = bm25s.tokenize([query], stemmer=stemmer, show_progress=False)
     documents, scores = scorer.retrieve(tokens, k=4, show_progress=False)
-    found = fitted(labels).predict(Texts.from_lists([query]), k=4)
+    found = fit(labels).predict(Texts.from_lists([query]), k=4)
     assert found.indices[0].tolist() == documents[0].tolist()
     np.testing.assert_allclose(found.scores[0], scores[0], rtol=1e-6)
 
 
 def test_empty_queries_and_labels_have_no_predictions():
-    found = fitted(["", "the", "deep network"]).predict(Texts.from_lists(["", "the of", "unheard", "networks"]), k=3)
+    found = fit(["", "the", "deep network"]).predict(Texts.from_lists(["", "the of", "unheard", "networks"]), k=3)
     found.check(4, 3, 3)
     assert found.indices.tolist() == [[-1, -1, -1]] * 3 + [[2, -1, -1]]
 
 
 def test_labels_without_a_single_term():
-    found = fitted(["", "the"]).predict(Texts.from_lists(["", "deep"]), k=2)
+    found = fit(["", "the"]).predict(Texts.from_lists(["", "deep"]), k=2)
     found.check(2, 2, 2)
     assert (found.indices == -1).all()
 
 
 def test_one_label_and_k_beyond_the_labels():
-    found = fitted(["ocean"]).predict(Texts.from_lists(["deep ocean"]), k=10)
+    found = fit(["ocean"]).predict(Texts.from_lists(["deep ocean"]), k=10)
     found.check(1, 10, 1)
     assert found.indices[0].tolist() == [0] + [-1] * 9
 
@@ -100,7 +100,7 @@ def test_one_label_and_k_beyond_the_labels():
 def test_same_bytes_twice():
     rng = np.random.default_rng(1)
     labels, queries = random_texts(rng, 200, 6), Texts.from_lists(random_texts(rng, 100, 12))
-    a, b = (fitted(labels).predict(queries, k=20) for _ in range(2))
+    a, b = (fit(labels).predict(queries, k=20) for _ in range(2))
     assert a.indices.tobytes() == b.indices.tobytes()
     assert a.scores.tobytes() == b.scores.tobytes()
 
@@ -108,7 +108,7 @@ def test_same_bytes_twice():
 @pytest.mark.parametrize("values", [{"k1": -1.0}, {"b": 1.5}, {"b": -0.1}])
 def test_parameters_out_of_range(values):
     with pytest.raises(UsageError, match=next(iter(values))):
-        fitted(["ocean"], **values)
+        fit(["ocean"], **values)
 
 
 def test_variants_that_score_absent_terms_are_refused():

@@ -61,7 +61,7 @@ def test_texts_without_a_known_word(fitted, corpus):
 
 def test_same_bytes_twice_whatever_comes_from_the_store(fitted, corpus):
     raw_X, raw_Y, pairs, new = corpus
-    a, b = (fitted(GloVe, raw_X, raw_Y, each, **QUICK).predict(new) for each in (None, pairs))
+    a, b = (fitted(GloVe, raw_X, raw_Y, known, **QUICK).predict(new) for known in (None, pairs))
     stored = GloVe(**QUICK)
     arrays = stored.pretrain(raw_X, raw_Y)
     assert {name: array.dtype.kind for name, array in arrays.items()} == {
@@ -243,7 +243,7 @@ def test_trained_vectors_know_what_random_ones_cannot():
         return " ".join(re.sub(r"\w+", lambda word: "" if word[0] in title else word[0], content.lower()).split())
 
     titles = [title.lower() for title in data.train.titles]
-    contents = [without(*each) for each in zip(titles, data.train.contents, strict=True)]
+    contents = [without(*texts) for texts in zip(titles, data.train.contents, strict=True)]
     queries, items = Texts.from_lists(titles), Texts.from_lists(contents)
     trained = recall(method._words, queries, items, normalize=True)
     shape = method._words.vectors.shape

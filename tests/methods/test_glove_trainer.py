@@ -22,7 +22,7 @@ def literally(counts, epochs, seed):
     random = np.random.default_rng(seed)
     entries = glove.partition(counts, int(random.integers(2**31)))
     sides = [glove.start(WORDS, DIMENSIONS, random) for _ in range(2)]
-    (w, w_sum, b, b_sum), (v, v_sum, c, c_sum) = ([each.astype(np.float64) for each in side] for side in sides)
+    (w, w_sum, b, b_sum), (v, v_sum, c, c_sum) = ([array.astype(np.float64) for array in side] for side in sides)
     losses = []
     for _ in range(epochs):
         loss = 0.0

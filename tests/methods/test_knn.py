@@ -10,10 +10,11 @@ from xmcbench.methods.sparse.features import TfidfFeatures
 from xmcbench.methods.sparse.products import pair_scores
 
 
-def transcribed(features, raw_X, pairs, new, k, neighbors, power, text):
+def rank_literally(features, raw_X, pairs, new, k, neighbors, power, text):
     """Every label of every instance, in loops: labels by falling score, those with score 0 left out."""
     X, Q, Y = (
-        each.toarray().astype(float) for each in (features.transform(raw_X), features.transform(new), features.labels)
+        matrix.toarray().astype(float)
+        for matrix in (features.transform(raw_X), features.transform(new), features.labels)
     )
     expected = []
     for query in Q:
@@ -25,7 +26,7 @@ def transcribed(features, raw_X, pairs, new, k, neighbors, power, text):
             votes = sum(weight for row, weight in weights.items() if pairs[row, label]) / (sum(weights.values()) or 1)
             scores[label] = (1 - text) * votes + text * (Y[label] @ query)
         expected.append(
-            [(label, score) for label, score in sorted(scores.items(), key=lambda each: -each[1]) if score][:k]
+            [(label, score) for label, score in sorted(scores.items(), key=lambda item: -item[1]) if score][:k]
         )
     return expected
 
@@ -40,7 +41,7 @@ def test_equals_its_definition(fitted, corpus, values):
     found.check(len(new), 5, len(raw_Y))
     features = TfidfFeatures.shared(method.artifacts, raw_X, raw_Y, "sklearn", 2, 1.0)
     settings = {"neighbors": 50, "power": 1.0, "text": 0.5} | values
-    expected = transcribed(features, raw_X, few.toarray(), new, 5, **settings)
+    expected = rank_literally(features, raw_X, few.toarray(), new, 5, **settings)
     for labels, scores, row in zip(found.indices, found.scores, expected, strict=True):
         assert (labels >= 0).sum() == len(row)
         np.testing.assert_allclose(scores[: len(row)], [score for _, score in row], rtol=1e-5)

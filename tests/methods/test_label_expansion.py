@@ -50,12 +50,12 @@ def test_labels_are_expanded_in_blocks(fitted, monkeypatch, size):
     whole = fitted(LabelExpansion, RAW_X, RAW_Y)._features.labels
     sizes = []
 
-    def counted(labels, *rest):
+    def count(labels, *rest):
         sizes.append(labels.shape[0])
         return expand(labels, *rest)
 
     monkeypatch.setattr("xmcbench.methods.label_expansion._LABELS", size)
-    monkeypatch.setattr("xmcbench.methods.label_expansion.expand", counted)
+    monkeypatch.setattr("xmcbench.methods.label_expansion.expand", count)
     parts = fitted(LabelExpansion, RAW_X, RAW_Y)._features.labels
     assert sizes == {1: [1, 1, 1], 2: [2, 1]}[size]
     assert (parts.indptr.tolist(), parts.indices.tolist()) == (whole.indptr.tolist(), whole.indices.tolist())

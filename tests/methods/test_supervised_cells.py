@@ -39,7 +39,7 @@ def test_all_pairs(inside, tmp_path):
     ended = inside(*words)
     assert ended.returncode == 0, ended.stderr + ended.stdout
     records = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "records").rglob("*.json")]
-    found = {each["cell"]["method"]: each["metrics"]["file"]["values"] for each in records}
+    found = {record["cell"]["method"]: record["metrics"]["file"]["values"] for record in records}
     assert {*found} == {*REACHED}
     for method, expected in REACHED.items():
         assert (found[method]["P@1"], found[method]["R@100"]) == pytest.approx(expected, abs=0.03), method

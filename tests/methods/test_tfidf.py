@@ -53,19 +53,19 @@ def test_no_text_at_all_to_predict(fitted, corpus):
 def test_the_store_serves_only_the_same_texts_and_parameters(corpus, tmp_path):
     raw_X, raw_Y, _, new = corpus
 
-    def reused(instances, **values):
+    def is_reused(instances, **values):
         method = Tfidf(**values)
         method.artifacts = Artifacts(tmp_path)
         method.fit(instances, raw_Y)
         method.predict(new).check(len(new), 100, len(raw_Y))
         return method.artifacts.reused_s > 0
 
-    assert not reused(raw_X)
-    assert reused(raw_X)
-    assert not reused(raw_X[:50])
-    assert not reused(raw_X, ngrams=1)
-    assert not reused(raw_X, max_df=0.5)
-    assert not reused(raw_X, vectorizer="pecos")
+    assert not is_reused(raw_X)
+    assert is_reused(raw_X)
+    assert not is_reused(raw_X[:50])
+    assert not is_reused(raw_X, ngrams=1)
+    assert not is_reused(raw_X, max_df=0.5)
+    assert not is_reused(raw_X, vectorizer="pecos")
 
 
 @pytest.mark.parametrize("max_df", [0.0, -0.1, 1.5])
@@ -77,5 +77,5 @@ def test_a_share_lies_between_0_and_1(fitted, corpus, max_df):
 
 def test_pairs_are_never_looked_at(fitted, corpus):
     raw_X, raw_Y, pairs, new = corpus
-    with_pairs, without = (fitted(Tfidf, raw_X, raw_Y, each).predict(new) for each in (pairs, None))
+    with_pairs, without = (fitted(Tfidf, raw_X, raw_Y, known).predict(new) for known in (pairs, None))
     assert np.array_equal(with_pairs.indices, without.indices)

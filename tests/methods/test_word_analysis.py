@@ -113,17 +113,17 @@ def test_methods_predict_by_terms(method):
 
 
 def test_lists_number_terms_over_batches():
-    batches = [pa.array(each, pa.large_string()) for each in (["b a", ""], ["a c"])]
+    batches = [pa.array(texts, pa.large_string()) for texts in (["b a", ""], ["a c"])]
     lists, numbers = analyze_lists(batches, "dutch")
     names = {number: name for name, number in numbers.items()}
-    assert [[names[number] for number in each] for each in lists] == [["b", "a"], [], ["a", "c"]]
+    assert [[names[number] for number in row] for row in lists] == [["b", "a"], [], ["a", "c"]]
 
 
 def test_features_are_shared_by_analyzer(tmp_path):
     artifacts = Artifacts(tmp_path)
     texts, labels = Texts.from_lists(DOCUMENTS), Texts.from_lists(LABELS)
     asked = [None, "german", "characters", "german"]
-    made = [TfidfFeatures.shared(artifacts, texts, labels, "sklearn", 2, 1.0, each) for each in asked]
+    made = [TfidfFeatures.shared(artifacts, texts, labels, "sklearn", 2, 1.0, analyzer) for analyzer in asked]
     assert type(made[0]) is TfidfFeatures
     assert len(set(artifacts.used)) == 3
     assert (made[1].labels != made[3].labels).nnz == 0

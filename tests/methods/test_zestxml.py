@@ -181,11 +181,11 @@ def test_a_pair_that_the_shortlist_misses_is_trained_on(fitted, corpus, monkeypa
     raw_X, raw_Y, pairs, _ = corpus
     given = []
 
-    def watched(self, X, candidates, true, **options):
+    def watch(self, X, candidates, true, **options):
         given.append((candidates, true))
         return 1, 0.0
 
-    monkeypatch.setattr(Bilinear, "fit", watched)
+    monkeypatch.setattr(Bilinear, "fit", watch)
     method = fitted(ZestXML, raw_X, raw_Y, pairs, shortlist=1)
     ((candidates, true),) = given
     kept = csr_matrix((true.astype(float), candidates.indices, candidates.indptr), shape=candidates.shape)

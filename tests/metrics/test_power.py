@@ -18,7 +18,7 @@ TRIALS = 4_000
 
 
 @pytest.fixture(scope="module")
-def stored():
+def precisions():
     """P@1 of every run of BM25, TF-IDF and XR-Linear on LF-Debian-20K without pairs, float64 [runs, instances]."""
     found = {}
     for record in BOARD.records():
@@ -29,9 +29,9 @@ def stored():
     return {name: np.stack(runs) for name, runs in found.items()}
 
 
-def test_over_instances_it_holds(stored, monkeypatch):
+def test_over_instances_it_holds(precisions, monkeypatch):
     monkeypatch.setattr(flips, "FLIPS", 1_999)
-    one, other = stored["TF-IDF"], stored["BM25"]
+    one, other = precisions["TF-IDF"], precisions["BM25"]
     found = spread(one, other, np.ones(one.shape[1]))
     assert found.sides == ()
     rows = found.rows_needed(0.05, 1)
@@ -48,9 +48,9 @@ def test_over_instances_it_holds(stored, monkeypatch):
 
 
 @pytest.mark.parametrize("runs", [3, 5])
-def test_over_seeds_and_instances_it_holds(stored, runs):
+def test_over_seeds_and_instances_it_holds(precisions, runs):
     """Rows are drawn from stored results; seeds vary as those of XR-Linear with all pairs do, twice as much."""
-    one, other = stored["XR-Linear"], stored["TF-IDF"]
+    one, other = precisions["XR-Linear"], precisions["TF-IDF"]
     measured = spread(one, other, np.ones(one.shape[1]))
     ((_, both),) = measured.sides
     assert measured.row > 0.1

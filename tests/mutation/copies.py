@@ -22,8 +22,8 @@ class Slot:
 
     def make(self) -> None:
         """Copy what git tracks and what it does not ignore, and install the package."""
-        for each in (self.tree, self.checkout):
-            shutil.rmtree(each, ignore_errors=True)
+        for folder in (self.tree, self.checkout):
+            shutil.rmtree(folder, ignore_errors=True)
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=ROOT, capture_output=True, text=True, check=True,
@@ -42,11 +42,11 @@ class Slot:
             shutil.copytree(theirs, mine)
 
     def environment(self) -> dict[str, str]:
-        """What the tests find in the environment: the copy of the package comes first."""
+        """Return the environment variables of the tests: the copy of the package comes first."""
         path = os.pathsep.join([str(self.tree), str(self.checkout / "tests" / "mutation")])
         return {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 
-    def said(self) -> str:
+    def output(self) -> str:
         """The tests that failed, a line each, and the end of what was printed."""
         failed = self.failures.read_text() if self.failures.exists() else ""
         return f"{failed}\n{self.log.read_text(errors='replace')[-1500:]}"

@@ -1,4 +1,4 @@
-"""Which tests are run for a mutant: those that reach its line."""
+"""Choose the tests that are run for a mutant: those that reach its line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Batch:
     files: list[str]
 
 
-def mapped(slot: Slot, work: Path, suite: list[str]) -> None:
+def map_tests(slot: Slot, work: Path, suite: list[str]) -> None:
     """Run the suite once and keep which tests reach which lines: ``reach.json`` and the data of coverage."""
     lines, data = work / "reach.json", work / "coverage"
     shutil.rmtree(data, ignore_errors=True)
@@ -68,12 +68,12 @@ def mapped(slot: Slot, work: Path, suite: list[str]) -> None:
 
 
 class Reach:
-    """Which tests to run for a mutant."""
+    """The tests that reach each line of the package."""
 
     def __init__(self, slot: Slot, work: Path, slowness: float = 1.0) -> None:
         self._longest_test, self._longest_mutant = LONGEST_TEST_S * slowness, LONGEST_MUTANT_S * slowness
         facts = json.loads((work / "reach.json").read_text())
-        self._seconds = {name: each["seconds"] for name, each in facts.items() if each["passed"]}
+        self._seconds = {name: fact["seconds"] for name, fact in facts.items() if fact["passed"]}
         self.known = {*facts}
         #: Test files that were written after the map: their new tests run for every mutant of their group.
         self.new = [
@@ -81,10 +81,10 @@ class Reach:
             for path in sorted((slot.checkout / "tests").rglob("test_*.py"))
             if path.stat().st_mtime > (work / "reach.json").stat().st_mtime
         ]
-        self.noticing = sorted(name for name, each in facts.items() if not each["passed"])
+        self.noticing = sorted(name for name, fact in facts.items() if not fact["passed"])
         groups = defaultdict(set)
-        for name, each in facts.items():
-            for shared in each["shared"]:
+        for name, fact in facts.items():
+            for shared in fact["shared"]:
                 groups[shared].add(name)
         self._together = defaultdict(set)
         for members in groups.values():

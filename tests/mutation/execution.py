@@ -15,7 +15,7 @@ from copies import Slot
 from cosmic_ray.work_db import WorkDB
 from cosmic_ray.work_item import TestOutcome, WorkerOutcome, WorkItem, WorkResult
 from covering import Batch, Reach, Test
-from generation import changed, modules
+from generation import modules, mutate
 
 
 class Chosen:
@@ -62,7 +62,7 @@ def preload() -> None:
     assert pytest
 
 
-def started(slot: Slot, batch: Batch, known: set[str], first: bool = True) -> int:
+def start(slot: Slot, batch: Batch, known: set[str], first: bool = True) -> int:
     """Fork a process that runs the tests and ends at the first failure; returns its id."""
     slot.failures.unlink(missing_ok=True)
     pid = os.fork()
@@ -78,7 +78,10 @@ def started(slot: Slot, batch: Batch, known: set[str], first: bool = True) -> in
         os.chdir(slot.checkout)
         # Finding the plug-ins would take longer than most tests.
         os.environ.update(slot.environment(), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-        sys.path[:] = [str(slot.tree), *(each for each in sys.path if each not in ("", str(Path(__file__).parent)))]
+        sys.path[:] = [
+            str(slot.tree),
+            *(folder for folder in sys.path if folder not in ("", str(Path(__file__).parent))),
+        ]
         import pytest
 
         files = dict.fromkeys([*batch.files, *(test.name.split("::")[0] for test in batch.tests)])
@@ -114,7 +117,7 @@ class Running:
             batch = self.batches.pop(0)
             if batch.tests or batch.files:
                 self.deadline = time.monotonic() + 60 + 10 * sum(test.seconds for test in batch.tests)
-                self.pid = started(self.slot, batch, self.known)
+                self.pid = start(self.slot, batch, self.known)
                 return True
         return False
 
@@ -127,7 +130,7 @@ def control(session: WorkDB, slot: Slot, reach: Reach) -> None:
     outputs = [result.output for _, result in session.completed_work_items if result.test_outcome == TestOutcome.KILLED]
     names = {output.splitlines()[0] for output in outputs if output.startswith("tests/")}
     batch = Batch([Test(name, 0) for name in sorted(names)], [])
-    os.waitpid(started(slot, batch, reach.known | names, first=False), 0)
+    os.waitpid(start(slot, batch, reach.known | names, first=False), 0)
     wrong = names & {*slot.failures.read_text().split("\n")}
     if wrong:
         raise SystemExit(f"these fail on the package as it is, so the session says nothing: {', '.join(sorted(wrong))}")
@@ -140,39 +143,41 @@ def run(session: WorkDB, pending: list[WorkItem], slots: list[Slot], reach: Reac
     while todo or running:
         while todo and free:
             slot, item = free.pop(), todo.pop()
-            each = item.mutations[0]
-            original = (slot.tree / each.module_path).read_text()
-            slot.write(each.module_path, changed(slot.tree / each.module_path, each) or original)
-            batches = reach.batches(each.module_path, each.start_pos[0], each.end_pos[0], groups[each.module_path])
+            mutation = item.mutations[0]
+            original = (slot.tree / mutation.module_path).read_text()
+            slot.write(mutation.module_path, mutate(slot.tree / mutation.module_path, mutation) or original)
+            batches = reach.batches(
+                mutation.module_path, mutation.start_pos[0], mutation.end_pos[0], groups[mutation.module_path]
+            )
             started_item = Running(item, slot, original, batches, reach.known)
             if started_item.advance():
                 running.append(started_item)
             else:
                 _finish(session, started_item, TestOutcome.SURVIVED, "no test reaches it")
                 free.append(slot)
-        for each in list(running):
-            pid, status = os.waitpid(each.pid, os.WNOHANG)
-            late = pid == 0 and time.monotonic() > each.deadline
+        for mutant in list(running):
+            pid, status = os.waitpid(mutant.pid, os.WNOHANG)
+            late = pid == 0 and time.monotonic() > mutant.deadline
             if pid == 0 and not late:
                 continue
             with suppress(ProcessLookupError):
-                os.killpg(each.pid, signal.SIGKILL)
+                os.killpg(mutant.pid, signal.SIGKILL)
             if late:
-                os.waitpid(each.pid, 0)
-            elif status == 0 and each.advance():
+                os.waitpid(mutant.pid, 0)
+            elif status == 0 and mutant.advance():
                 continue
-            output = "timeout" if late else each.slot.said()
-            _finish(session, each, TestOutcome.SURVIVED if status == 0 and not late else TestOutcome.KILLED, output)
-            running.remove(each)
-            free.append(each.slot)
+            output = "timeout" if late else mutant.slot.output()
+            _finish(session, mutant, TestOutcome.SURVIVED if status == 0 and not late else TestOutcome.KILLED, output)
+            running.remove(mutant)
+            free.append(mutant.slot)
             done += 1
             if done % 25 == 0:
                 print(f"{time.strftime('%H:%M:%S')} {done} of {len(pending)}", flush=True)
         time.sleep(0.01)
 
 
-def _finish(session: WorkDB, each: Running, outcome: TestOutcome, output: str) -> None:
-    each.slot.write(each.item.mutations[0].module_path, each.original)
+def _finish(session: WorkDB, mutant: Running, outcome: TestOutcome, output: str) -> None:
+    mutant.slot.write(mutant.item.mutations[0].module_path, mutant.original)
     session.set_result(
-        each.item.job_id, WorkResult(worker_outcome=WorkerOutcome.NORMAL, output=output, test_outcome=outcome)
+        mutant.item.job_id, WorkResult(worker_outcome=WorkerOutcome.NORMAL, output=output, test_outcome=outcome)
     )

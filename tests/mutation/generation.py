@@ -32,26 +32,26 @@ def items(tree: Path, only: list[str]) -> Iterator[WorkItem]:
         for name in filter(is_used, operator_names()):
             places = [place for node in nodes for place in get_operator(name)().mutation_positions(node)]
             for occurrence, (start, end) in enumerate(places):
-                each = MutationSpec(module, name, occurrence, start, end)
-                if left.out(start) or (name == "core/ExceptionReplacer" and changed(tree / module, each) is None):
+                mutation = MutationSpec(module, name, occurrence, start, end)
+                if left.out(start) or (name == "core/ExceptionReplacer" and mutate(tree / module, mutation) is None):
                     continue
-                yield WorkItem.single(f"{module} {name} {occurrence}", each)
+                yield WorkItem.single(f"{module} {name} {occurrence}", mutation)
 
 
-def changed(module: Path, each: MutationSpec) -> str | None:
-    """The module with the mutation; None for one that cosmic-ray cannot make, as of ``except package.Error``."""
+def mutate(module: Path, mutation: MutationSpec) -> str | None:
+    """Return the module with the mutation; None for one that cosmic-ray cannot make, as of ``except package.Error``."""
     try:
-        return mutate_code(module.read_text(), get_operator(each.operator_name)(), each.occurrence)
+        return mutate_code(module.read_text(), get_operator(mutation.operator_name)(), mutation.occurrence)
     except AttributeError:
         return None
 
 
-def described(item: WorkItem, tree: Path) -> str:
-    """A mutant in one line: module, the line as it is, the line as it was changed."""
-    each = item.mutations[0]
-    original = (tree / each.module_path).read_text()
-    mutated = changed(tree / each.module_path, each) or original
+def describe(item: WorkItem, tree: Path) -> str:
+    """Describe a mutant in one line: module, the line as it is, the line as it was changed."""
+    mutation = item.mutations[0]
+    original = (tree / mutation.module_path).read_text()
+    mutated = mutate(tree / mutation.module_path, mutation) or original
     for before, after in zip(original.splitlines(), mutated.splitlines(), strict=False):
         if before != after:
-            return f"{each.module_path.relative_to('xmcbench')}: {before.strip()} -> {after.strip()}"
-    return f"{each.module_path.relative_to('xmcbench')}: {each.operator_name} {each.occurrence}"
+            return f"{mutation.module_path.relative_to('xmcbench')}: {before.strip()} -> {after.strip()}"
+    return f"{mutation.module_path.relative_to('xmcbench')}: {mutation.operator_name} {mutation.occurrence}"

@@ -20,9 +20,9 @@ from pathlib import Path
 from copies import Slot
 from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import TestOutcome
-from covering import Reach, mapped
+from covering import Reach, map_tests
 from execution import control, preload, run
-from generation import described, items, modules
+from generation import describe, items, modules
 from rules import GROUPS
 
 SURVIVORS = Path(__file__).with_name("survivors.toml")
@@ -36,11 +36,11 @@ def report(session: WorkDB, tree: Path) -> int:
         group = groups[item.mutations[0].module_path]
         made[group] += 1
         if result.test_outcome == TestOutcome.SURVIVED:
-            survived[group].append((item.mutations[0].start_pos, described(item, tree)))
-    explained = {each for entry in tomllib.loads(SURVIVORS.read_text())["survivors"] for each in entry["mutants"]}
+            survived[group].append((item.mutations[0].start_pos, describe(item, tree)))
+    explained = {mutant for entry in tomllib.loads(SURVIVORS.read_text())["survivors"] for mutant in entry["mutants"]}
     unexplained = 0
     for group in GROUPS:
-        for (line, _), text in sorted(survived[group], key=lambda each: (each[1].split(":")[0], each[0])):
+        for (line, _), text in sorted(survived[group], key=lambda survivor: (survivor[1].split(":")[0], survivor[0])):
             known = text in explained
             unexplained += not known
             print(f"{'' if known else 'NEW '}{line}: {text}")
@@ -67,7 +67,7 @@ def main() -> int:
     slots = [Slot(work / f"slot{number}") for number in range(options.jobs)]
     slots[0].make()
     if not (work / "reach.json").exists():
-        mapped(slots[0], work, options.tests)
+        map_tests(slots[0], work, options.tests)
         slots[0].make()
     for slot in slots[1:]:
         slot.take(slots[0])

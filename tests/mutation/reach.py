@@ -32,7 +32,7 @@ def pytest_runtest_protocol(item):
     _tests[item.nodeid] = {
         "seconds": 0.0,
         "passed": False,
-        "shared": [each for each in shared if "::_cache" not in each],
+        "shared": [fixture for fixture in shared if "::_cache" not in fixture],
     }
     try:
         return (yield)

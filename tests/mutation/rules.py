@@ -1,4 +1,4 @@
-"""Which mutants are made: the operators of cosmic-ray that are used, and the places that are left out.
+"""Rules for the mutants: the operators of cosmic-ray that are used, and the places that are left out.
 
 An operator of cosmic-ray has up to eleven replacements. One of each stays, two of an inequality: the border moved, and
 the direction turned. Numbers are raised and lowered by one. Nothing is left out of a module but what the rules below
@@ -42,7 +42,7 @@ _OPERATORS = re.compile(
 
 
 def is_used(operator: str) -> bool:
-    """Whether mutants of this operator (``core/NumberReplacer``) are made."""
+    """Return whether mutants of this operator (``core/NumberReplacer``) are made."""
     return _OPERATORS.fullmatch(operator) is not None
 
 
@@ -52,15 +52,15 @@ class Left:
     def __init__(self, source: str) -> None:
         self._spans = [
             ((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset))
-            for node in _left_out(ast.parse(source))
+            for node in _find_spans(ast.parse(source))
         ]
 
     def out(self, start: tuple[int, int]) -> bool:
-        """Whether a mutation that starts at this line (from 1) and column (from 0) is left out."""
+        """Return whether a mutation that starts at this line (from 1) and column (from 0) is left out."""
         return any(first <= start < last for first, last in self._spans)
 
 
-def _left_out(tree: ast.Module) -> Iterator[ast.AST]:
+def _find_spans(tree: ast.Module) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
         # Annotations, and what is only there for them.
         if isinstance(node, ast.AnnAssign | ast.arg) and node.annotation is not None:

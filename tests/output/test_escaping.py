@@ -154,7 +154,7 @@ def test_every_name_of_a_record_is_inert_in_every_format(record, altered):
             assert "\x1b" not in content, name
             assert BIDI not in content, name
             if name.endswith(".svg"):
-                tags = {each.tag.rpartition("}")[2] for each in ET.fromstring(content).iter()}
+                tags = {element.tag.rpartition("}")[2] for element in ET.fromstring(content).iter()}
                 assert tags <= {"svg", "title", "desc", "style", "rect", "text", "path"}, name
                 drawings.add(name.removeprefix("figures/").rpartition("-")[0])
             elif name.endswith(".md"):

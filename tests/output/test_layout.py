@@ -45,7 +45,7 @@ def test_columns_that_do_not_fit_come_below_with_the_first():
 
 
 def test_wide_characters_take_two_columns():
-    """Those of Chinese, Japanese and Korean; a mark that is put on a letter takes none."""
+    """Characters of Chinese, Japanese and Korean; a mark that is put on a letter takes none."""
     lines = [["\u6a5f\u68b0\u5b66\u4e60", "1.00"], ["e\u0301", "10.00"], ["machine", "2.00"]]
     shown = format_table(lines, ["label", "score"], ["left", "right"]).splitlines()
     assert [cell_len(line) for line in shown] == [8 + 2 + 7] * len(shown)

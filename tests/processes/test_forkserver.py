@@ -83,10 +83,10 @@ def forks(tmp_path, server, environment):
     deadline = time.monotonic() + 60
     while not numbers.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
-    return fork, [int(each) for each in numbers.read_text().split()]
+    return fork, [int(number) for number in numbers.read_text().split()]
 
 
-def gone(pids):
+def have_ended(pids):
     deadline = time.monotonic() + 20
     while any(map(alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -137,7 +137,7 @@ def test_a_fork_is_seen_as_a_process_is(tmp_path, environment, server):
         fork.wait(0.01)
     fork.terminate()
     assert fork.wait(30) == -signal.SIGTERM
-    assert gone(numbers)
+    assert have_ended(numbers)
     assert fork.poll() == fork.wait() == -signal.SIGTERM
     assert not server.is_busy
     for late in (fork.terminate, fork.kill):
@@ -145,12 +145,12 @@ def test_a_fork_is_seen_as_a_process_is(tmp_path, environment, server):
 
 
 def test_a_reaper_that_is_killed_leaves_nothing(tmp_path, environment, server):
-    """What a process forked carries no mark of its own; the server, which adopts it, ends it. Others go on."""
+    """Forks of a process carry no mark of their own; the server, which adopts them, ends them. Others go on."""
     other, others = forks(tmp_path, server, environment)
     fork, numbers = forks(tmp_path, server, environment)
     fork.kill()
     assert fork.wait(30) == -signal.SIGKILL
-    assert gone(numbers)
+    assert have_ended(numbers)
     assert all(map(alive, others))
     other.terminate()
     other.wait(30)
@@ -161,7 +161,7 @@ def test_a_server_that_is_gone_takes_its_forks_along_and_starts_no_more(tmp_path
     fork, numbers = forks(tmp_path, server, environment)
     server._process.send_signal(sign)
     assert fork.wait(30) == -signal.SIGKILL
-    assert gone(numbers)
+    assert have_ended(numbers)
     server._process.wait(30)
     assert not server.is_running
     with pytest.raises(OSError, match="pipe|reset"):
@@ -200,7 +200,7 @@ def test_one_that_cannot_be_started_leaves_no_socket_open(environment, monkeypat
 def test_ended_it_leaves_nothing(tmp_path, environment, server):
     _, numbers = forks(tmp_path, server, environment)
     server.end()
-    assert gone([server._process.pid, *numbers])
+    assert have_ended([server._process.pid, *numbers])
     server.end()
 
 
@@ -211,4 +211,4 @@ def test_it_does_not_outlive_who_made_it(environment, sign):
     with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True) as script:
         number = int(script.stdout.readline())
         script.send_signal(sign)
-    assert gone([number])
+    assert have_ended([number])

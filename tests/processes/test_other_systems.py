@@ -37,23 +37,23 @@ def other_system(tmp_path, monkeypatch):
     return tmp_path
 
 
-def supervised(folder, code, **limits):
+def supervise_code(folder, code, **limits):
     (folder / "supervised.py").write_text(textwrap.dedent(code))
     log, result = folder / "x.log", folder / "result"
     return supervise("supervised", [str(result)], log, dict(os.environ), result, **limits), log
 
 
 def test_a_good_end(other_system):
-    ending, log = supervised(other_system, "print('done')")
+    ending, log = supervise_code(other_system, "print('done')")
     assert ending.returncode == 0
     assert log.read_text() == "done\n"
     assert ending.peak_memory_bytes >= 0
 
 
 def test_an_exit_code_and_a_signal(other_system):
-    assert supervised(other_system, "raise SystemExit(3)")[0].returncode == 3
+    assert supervise_code(other_system, "raise SystemExit(3)")[0].returncode == 3
     code = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
-    assert supervised(other_system, code)[0].returncode == -signal.SIGTERM
+    assert supervise_code(other_system, code)[0].returncode == -signal.SIGTERM
 
 
 def test_a_hang_ends_at_the_limit_with_its_children(other_system):
@@ -63,7 +63,7 @@ def test_a_hang_ends_at_the_limit_with_its_children(other_system):
         pathlib.Path(__file__).with_name("child").write_text(str(child.pid))
         time.sleep(600)
     """
-    ending, _ = supervised(other_system, code, time_limit_s=5)
+    ending, _ = supervise_code(other_system, code, time_limit_s=5)
     assert ending.timed_out
     ends(int((other_system / "child").read_text()))
 
@@ -109,6 +109,6 @@ import os, threading
 os.register_at_fork(before=lambda: open({str(reaper)!r}, "a").write(str(threading.active_count())))
 """
     (other_system / "sitecustomize.py").write_text(WITHOUT + hook)
-    _, log = supervised(other_system, code)
+    _, log = supervise_code(other_system, code)
     assert log.read_text() == "2 True\n", "the process itself has a thread that looks for its parent"
     assert reaper.read_text() == "1"

@@ -1,4 +1,4 @@
-"""What becomes of processes that code forks."""
+"""Processes that code forks, and their end."""
 
 import subprocess
 import sys

@@ -22,8 +22,8 @@ def alive(pid):
         return False
 
 
-def gone(pid):
-    """Whether a process goes: what was killed takes a moment."""
+def has_ended(pid):
+    """Wait for a process to end, as a killed one takes a moment; False where it stays."""
     deadline = time.monotonic() + 10
     while alive(pid) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -32,7 +32,7 @@ def gone(pid):
 
 @pytest.fixture(params=["started", "forked"])
 def way(request):
-    """How a process comes to be."""
+    """The way in which a process comes to be."""
     return request.param
 
 
@@ -104,13 +104,13 @@ def test_a_hang_ends_at_the_limit_with_all_it_started(run, tmp_path):
     ending = run(STUBBORN + "time.sleep(60)", time_limit_s=1.0)
     assert ending.timed_out
     assert time.monotonic() - begin < 20
-    assert gone(int((tmp_path / "logs" / "x.log").read_text()))
+    assert has_ended(int((tmp_path / "logs" / "x.log").read_text()))
 
 
 def test_what_outlives_its_process_is_ended(run, tmp_path):
     ending = run(STUBBORN)
     assert (ending.returncode, ending.timed_out) == (0, False)
-    assert gone(int((tmp_path / "logs" / "x.log").read_text()))
+    assert has_ended(int((tmp_path / "logs" / "x.log").read_text()))
 
 
 def test_a_result_counts_once_it_is_written(run, tmp_path):
@@ -162,7 +162,7 @@ def held(tmp_path, way):
     deadline = time.monotonic() + 60
     while not (tmp_path / "numbers").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
-    numbers = [int(each) for each in (tmp_path / "numbers").read_text().split()]
+    numbers = [int(number) for number in (tmp_path / "numbers").read_text().split()]
     yield script, numbers
     script.kill()
     script.wait()
@@ -174,7 +174,7 @@ def test_nothing_outlives_a_script_that_is_killed(held, sign):
     assert all(map(alive, numbers))
     script.send_signal(sign)
     script.wait(10)
-    assert all(map(gone, numbers))
+    assert all(map(has_ended, numbers))
 
 
 def test_nothing_outlives_a_reaper_that_is_killed(held):
@@ -182,7 +182,7 @@ def test_nothing_outlives_a_reaper_that_is_killed(held):
     script, numbers = held
     os.kill(numbers[0], signal.SIGKILL)
     assert script.wait(10) == 0
-    assert all(map(gone, numbers))
+    assert all(map(has_ended, numbers))
 
 
 def test_the_next_run_ends_what_is_left_where_everything_was_killed_at_once(held, tmp_path):
@@ -201,7 +201,7 @@ def test_the_next_run_ends_what_is_left_where_everything_was_killed_at_once(held
         script.wait(10)
         assert alive(numbers[2])
         kill_orphans()
-        assert all(map(gone, numbers))
+        assert all(map(has_ended, numbers))
         assert alive(stranger.pid)
         stranger.communicate(b"\n")
 

@@ -91,7 +91,7 @@ def connected(cluster, tmp_path, monkeypatch):
 
 @pytest.fixture
 def by_content(monkeypatch):
-    """Nothing is read where the driver has it, as on machines without a common folder."""
+    """Send all files by content, as to machines without a common folder."""
     from xmcbench.runner.executors.ray import driver
 
     class Apart(driver.Ray):

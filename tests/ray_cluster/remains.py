@@ -1,4 +1,4 @@
-"""What a run on the cluster leaves: its results, and the processes that still run."""
+"""Remains of a run on the cluster: its results, and the processes that still run."""
 
 import os
 
@@ -33,10 +33,10 @@ def artifacts(runs):
 def cells():
     """The processes of cells on the nodes that are there."""
     found = psutil.process_iter(["cmdline", "environ"])
-    workers = [each for each in found if "xmcbench.runner.worker" in (each.info["cmdline"] or [])]
-    return [each for each in workers if (each.info["environ"] or {}).get("NOTED") == os.environ["NOTED"]]
+    workers = [process for process in found if "xmcbench.runner.worker" in (process.info["cmdline"] or [])]
+    return [process for process in workers if (process.info["environ"] or {}).get("NOTED") == os.environ["NOTED"]]
 
 
 def carriers():
     """The processes of Ray that run a cell now."""
-    return [each for each in psutil.process_iter(["cmdline"]) if CARRIES in (each.info["cmdline"] or [""])]
+    return [process for process in psutil.process_iter(["cmdline"]) if CARRIES in (process.info["cmdline"] or [""])]

@@ -58,7 +58,7 @@ def test_results_are_those_of_one_cell_after_the_other(where, random, here, requ
     there = run(**WANTED, options=Options(runs=tmp_path, plugins=[random], **how))
     assert len(there) == 30
     assert there.ok
-    assert [result(each) for each in there] == [result(each) for each in expected]
+    assert [result(record) for record in there] == [result(record) for record in expected]
     for kind in ("predictions", "ranks", "subsets"):
         assert files(tmp_path, kind) == files(runs, kind)
     assert artifacts(tmp_path) == artifacts(runs)
@@ -71,5 +71,5 @@ def test_a_pretraining_travels_between_nodes(there, noted):
     first, *others = there(EZ, HALF, FULL, methods=["learner"], overrides={"learner": {"sleep": 2}})
     lines = noted.read_text().splitlines()
     assert sorted(lines) == ["predicted 0"] * 3 + ["pretrained 0"]
-    assert [bool(each.measured.reused_s) for each in (first, *others)] == [False, True, True]
-    assert max(each.measured.neighbors for each in (first, *others)) == 1
+    assert [bool(record.measured.reused_s) for record in (first, *others)] == [False, True, True]
+    assert max(record.measured.neighbors for record in (first, *others)) == 1

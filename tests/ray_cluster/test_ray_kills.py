@@ -1,4 +1,4 @@
-"""What is killed while cells run on a Ray cluster: every cell ends once, and nothing stays. Run by `tox -e ray`."""
+"""Kills while cells run on a Ray cluster: every cell ends once, and nothing stays. Run by `tox -e ray`."""
 
 import os
 import random
@@ -27,7 +27,7 @@ class Later:
         self._since, self.done = None, False
 
     def __call__(self, running):
-        ready = sum(bool(each.report and each.report.phase == "fit") for each in running) >= self._running
+        ready = sum(bool(cell.report and cell.report.phase == "fit") for cell in running) >= self._running
         if ready and self._since is None:
             self._since = time.monotonic()
         if ready and not self.done and time.monotonic() - self._since > self._delay:
@@ -72,7 +72,7 @@ def test_the_gpu_of_a_cluster_is_lost(connected, there, capsys, monkeypatch, tri
     wanted = {"methods": ["cuda"], "seeds": range(2), "overrides": {"cuda": {"sleep": 60}}, "compute": Compute("cuda")}
     ended = there(EZ, **wanted, watch=killed, status="failed")
     assert killed.done
-    assert all("no machine of the cluster has 1 cores and 1 GPUs anymore" in each.reason for each in ended)
+    assert all("no machine of the cluster has 1 cores and 1 GPUs anymore" in record.reason for record in ended)
     with pytest.raises(UsageError, match="asks for a GPU, and no machine of the Ray cluster has that"):
         there(EZ, **wanted)
 
@@ -92,21 +92,21 @@ def driver(cluster, tiny, learner, tmp_path):
     return start
 
 
-def finished(runs):
+def list_records(runs):
     """The records that are there, and when they were written."""
     return {path: path.stat().st_mtime_ns for path in runs.glob("records/*/*/*.json")}
 
 
 def after(records, process, runs):
     """The process, when there are so many records."""
-    while len(finished(runs)) < records and process.poll() is None:
+    while len(list_records(runs)) < records and process.poll() is None:
         time.sleep(0.05)
     assert process.poll() is None, process.communicate()[1]
     return process
 
 
-def gone():
-    """Whether no process of a cell is left after a minute."""
+def have_ended():
+    """Wait up to a minute for the processes of the cells to end; False where some stay."""
     deadline = time.monotonic() + 60
     while cells() and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -118,11 +118,11 @@ def check_completed(runs, processes, kept):
     for process in processes:
         _, err = process.communicate(timeout=300)
         assert process.returncode == 0, err
-    records = finished(runs)
+    records = list_records(runs)
     assert len(records) == 6
     assert {path: records[path] for path in kept} == kept
     assert not [*runs.rglob("*.claim*"), *runs.rglob(".*.tmp")]
-    assert gone()
+    assert have_ended()
 
 
 def test_a_driver_outside_of_the_cluster(cluster, driver, tmp_path):
@@ -132,8 +132,8 @@ def test_a_driver_outside_of_the_cluster(cluster, driver, tmp_path):
     interrupted.send_signal(signal.SIGINT)
     _, err = interrupted.communicate(timeout=120)
     assert interrupted.returncode == 130, err
-    assert gone()
-    check_completed(runs, [driver(cluster.outside)], finished(runs))
+    assert have_ended()
+    check_completed(runs, [driver(cluster.outside)], list_records(runs))
 
 
 def test_a_killed_driver_that_is_started_again(driver, tmp_path, trial):
@@ -142,8 +142,8 @@ def test_a_killed_driver_that_is_started_again(driver, tmp_path, trial):
     time.sleep(rng.uniform(0, 1))
     killed.kill()
     killed.communicate()
-    assert gone()
-    kept = finished(runs)
+    assert have_ended()
+    kept = list_records(runs)
     check_completed(runs, [driver()], kept)
 
 
@@ -153,11 +153,11 @@ def test_drivers_that_are_interrupted_killed_and_two_at_once(driver, tmp_path):
     interrupted.send_signal(signal.SIGINT)
     _, err = interrupted.communicate(timeout=120)
     assert interrupted.returncode == 130, err
-    assert gone()
-    kept = finished(runs)
+    assert have_ended()
+    kept = list_records(runs)
     assert 1 <= len(kept) < 6
     killed = after(len(kept) + 1, driver(), runs)
     killed.kill()
     killed.communicate()
-    assert gone()
+    assert have_ended()
     check_completed(runs, [driver(), driver()], kept)

@@ -42,7 +42,7 @@ def touch(path, content=b"x"):
     return path
 
 
-def found(store, kind=None):
+def find(store, kind=None):
     return {item.path: item for item in items(store) if kind in (None, item.kind)}
 
 
@@ -67,7 +67,7 @@ def test_what_records_need(store, record):
     _, left = artifact(store, "tokens", data="b")
     first = store.write(replace(record("a"), artifacts=(one, two)))
     second = store.write(replace(record("b"), artifacts=(two,)))
-    whose = {path: (item.kind, sorted(item.records)) for path, item in found(store).items()}
+    whose = {path: (item.kind, sorted(item.records)) for path, item in find(store).items()}
     both = sorted(str(record.cell.path) for record in (first, second))
     assert whose == {needed: ("tokens", [str(first.cell.path)]), shared: ("training", both), left: ("tokens", [])}
 
@@ -105,7 +105,7 @@ def test_the_files_of_records_by_kind(store, record):
     touch(store.truth_path("Tiny", "0" * 64))
     touch(store.root / "tiny.md")
     nobodys = touch(store.root / "subsets" / "tiny" / "fs-label-0.5-s9-000000000000.npz")
-    counts = {path: (item.kind, len(item.records)) for path, item in found(store).items()}
+    counts = {path: (item.kind, len(item.records)) for path, item in find(store).items()}
     assert counts == {
         store.predictions_path(done.cell): ("predictions", 1),
         store.predictions_path(failed.cell): ("predictions", 0),
@@ -209,7 +209,7 @@ def test_what_is_being_made_stays_and_what_was_left_behind_goes(store):
         (folder / "half").write_bytes(LARGE)
         with artifacts.temporary() as temporary:
             touch(temporary / "inner" / "embeddings.bin")
-            listed = found(store)
+            listed = find(store)
             assert set(listed) == {folder, temporary}
             assert {item.kind for item in listed.values()} == {"unfinished"}
             assert listed[folder].size == len(LARGE)
@@ -222,7 +222,7 @@ def test_what_is_being_made_stays_and_what_was_left_behind_goes(store):
         artifacts.get("embeddings", {}, build)
     for item in seen:  # as a process leaves them that is killed
         touch(item.path / "half")
-    assert set(found(store, "unfinished")) == {item.path for item in seen}
+    assert set(find(store, "unfinished")) == {item.path for item in seen}
     assert remove(store, items(store)) == []
     assert items(store) == []
 
@@ -264,7 +264,7 @@ def test_files_of_others_are_not_listed_and_stay(store, record):
             "artifacts/unfinished/mine/p.txt",
         )
     ]
-    assert set(found(store)) == {*ours, folder, work}
+    assert set(find(store)) == {*ours, folder, work}
     assert remove(store, items(store)) == []
     assert [path for path in others if not path.exists()] == []
     assert not any(path.exists() for path in (*ours, folder, work))
@@ -282,7 +282,7 @@ def test_everything_that_is_named_as_we_do_is_listed(store, record):
     for pairs in (draw(DIAGONAL, setting, 7) for setting in (Setting.of("full"), FEW, Setting.of("fs", 0.5, "pair"))):
         with store.subset("tiny.v1", pairs) as subset:
             files.append(subset)
-    assert set(found(store)) == {*files}
+    assert set(find(store)) == {*files}
 
 
 def test_what_is_gone_already_is_removed(store):

@@ -1,4 +1,4 @@
-"""What a reader has to know of a record: stale, mixed, or scored by another protocol."""
+"""Problems of a record that a reader has to know: stale, mixed, or scored by another protocol."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from xmcbench.storage.source import join_digests
 TODAY = Staleness({"tfidf": sha256_json("today")})
 
 
-def checked(source):
+def make_check(source):
     return {
         "source_sha256": sha256_json(source),
         "key": "0" * 64,
@@ -27,13 +27,13 @@ def test_a_record_of_other_code_is_stale_unless_a_check_covers_it(record, altere
     assert TODAY.is_stale(record(code="before"))
     assert not TODAY.is_stale(record("other", code="before"))  # not judged: its method is not here
     assert not Staleness().is_stale(record(code="before"))
-    covered = altered(record(code="before"), (("checks",), [checked("between"), checked("today")]))
+    covered = altered(record(code="before"), (("checks",), [make_check("between"), make_check("today")]))
     assert not TODAY.is_stale(covered)
     assert valid_sources(covered) == {sha256_json(code) for code in ("before", "between", "today")}
-    assert TODAY.is_stale(altered(record(code="before"), (("checks",), [checked("between")])))
+    assert TODAY.is_stale(altered(record(code="before"), (("checks",), [make_check("between")])))
 
 
-def listed(*codes, kind="canaries"):
+def make_list(*codes, kind="canaries"):
     """A list of sources with equal results, the first one first."""
     return tuple(
         Evidence(
@@ -47,22 +47,22 @@ def listed(*codes, kind="canaries"):
 
 
 def test_a_record_of_code_that_is_known_to_give_the_same_is_fresh(record):
-    linked = Staleness(TODAY.sources, equivalence={"tfidf": (listed("before", "today"), listed("a", "b"))})
+    linked = Staleness(TODAY.sources, equivalence={"tfidf": (make_list("before", "today"), make_list("a", "b"))})
     assert [linked.evidence(record(code=code)) for code in ("today", "before", "a")] == [
         "same code",
         "equal on canaries",
         "stale",
     ]
-    rerun = Staleness(TODAY.sources, equivalence={"tfidf": (listed("before", "today", kind="reruns"),)})
+    rerun = Staleness(TODAY.sources, equivalence={"tfidf": (make_list("before", "today", kind="reruns"),)})
     assert rerun.evidence(record(code="before")) == "equal when rerun"
     assert rerun.evidence(record("other")) == "not judged"
     assert rerun.problems([record(seed=0, code="before"), record(seed=1)]) == ()
-    elsewhere = Staleness(TODAY.sources, equivalence={"bm25": (listed("before", "today"),)})
+    elsewhere = Staleness(TODAY.sources, equivalence={"bm25": (make_list("before", "today"),)})
     assert elsewhere.is_stale(record(code="before"))
 
 
 def test_code_that_is_equal_to_other_code_alone_is_stale_and_not_mixed(record):
-    staleness = Staleness(TODAY.sources, equivalence={"tfidf": (listed("a", "b"),)})
+    staleness = Staleness(TODAY.sources, equivalence={"tfidf": (make_list("a", "b"),)})
     found = staleness.problems([record(seed=0, code="a"), record(seed=1, code="b")])
     assert [problem.partition(":")[0] for problem in found] == ["stale"]
 
@@ -74,7 +74,7 @@ def test_a_result_with_parts_is_fresh_where_all_of_them_give_the_same(record, al
     made = altered(record("outer"), (("method", "source_sha256"), before))
 
     def evidence(*lists):
-        equivalence = {name: (listed(f"{name} before", f"{name} today"),) for name in lists}
+        equivalence = {name: (make_list(f"{name} before", f"{name} today"),) for name in lists}
         return Staleness(sources, lambda cell: through, equivalence=equivalence).evidence(made)
 
     assert [evidence(), evidence("tfidf"), evidence("outer"), evidence("outer", "tfidf")] == [
@@ -91,14 +91,14 @@ def test_ranks_of_other_code_are_stale_unless_it_is_known_to_make_the_same(recor
     assert not TODAY.is_stale(record())
     assert TODAY.is_stale(other)
     assert TODAY.problem(other) == "stale: the code that makes ranks has changed since this result was made"
-    same = listed(before, "x")
+    same = make_list(before, "x")
     same = (*same, Evidence(source=ranks_digest(), kind="canaries", date="2026-01-02", processor="P"))
     assert not Staleness(TODAY.sources, equivalence={RANKS: (same,)}).is_stale(other)
 
 
 def test_figures_of_metrics_that_are_known_to_give_the_same_are_current(record, altered):
     other = altered(record(), (("protocol", "source_sha256"), sha256_json("before")))
-    same = (*listed("before"), Evidence(source=metrics_digest(), kind="canaries", date="2026-01-02", processor="P"))
+    same = (*make_list("before"), Evidence(source=metrics_digest(), kind="canaries", date="2026-01-02", processor="P"))
     assert Staleness(equivalence={METRICS: (same,)}).has_current_figures(other)
 
 
@@ -118,12 +118,12 @@ def test_the_problems_of_a_row_stand_once_and_seeds_of_different_code_are_mixed(
         return TODAY.problems(record(seed=seed, code=code) for seed, code in enumerate(codes))
 
     assert problems("today", "today", "today") == problems() == ()
-    assert [each.partition(":")[0] for each in problems("before", "before")] == ["stale"]
-    assert [each.partition(":")[0] for each in problems("before", "earlier")] == ["stale", "mixed"]
+    assert [problem.partition(":")[0] for problem in problems("before", "before")] == ["stale"]
+    assert [problem.partition(":")[0] for problem in problems("before", "earlier")] == ["stale", "mixed"]
     partly = problems("today", "before")
-    assert [each.partition(":")[0] for each in partly] == ["stale", "mixed"]
+    assert [problem.partition(":")[0] for problem in partly] == ["stale", "mixed"]
     assert partly[0].endswith("(in some of its results)")
-    covered = altered(record(seed=1, code="before"), (("checks",), [checked("today")]))
+    covered = altered(record(seed=1, code="before"), (("checks",), [make_check("today")]))
     assert TODAY.problems([record(seed=0), covered]) == ()
 
 

@@ -25,7 +25,7 @@ from xmcbench.storage.locks import Heartbeat, hold_shared, temporary_name
 from xmcbench.storage.temporary import folder_in, scratch, sweep_scratch, temporary_path
 
 
-def killed(target="", prefix="."):
+def dead_name(target="", prefix="."):
     """Return a temporary name of a process that is gone: there is no number so high."""
     return temporary_name(target, prefix).replace(f"-{os.getpid()}-", "-99999999-")
 
@@ -182,7 +182,7 @@ def test_what_a_killed_run_left_is_swept_and_nothing_else(tmp_path, record, root
     kept = temporary_path(place)
     kept.touch()
     left = [
-        place.with_name(killed("record.json")),
+        place.with_name(dead_name("record.json")),
         unfinished / ".checkpoint.safetensors.123.tmp",
     ]
     others = [
@@ -202,7 +202,7 @@ def test_what_a_killed_run_left_is_swept_and_nothing_else(tmp_path, record, root
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
         os.utime(path, (0, 0))
-    folders = [artifacts / killed("name"), root / killed()]
+    folders = [artifacts / dead_name("name"), root / dead_name()]
     for folder in folders:
         folder.mkdir()
     with folder_in(artifacts, artifacts / "name") as being_made:
@@ -215,7 +215,7 @@ def test_what_a_killed_run_left_is_swept_and_nothing_else(tmp_path, record, root
 
 
 @pytest.mark.parametrize(
-    "name", [f"{killed()}/", f"ranking/{killed('a' * 32)}/", "ranking/CLAIM"], ids=["folder", "artifact", "claim"]
+    "name", [f"{dead_name()}/", f"ranking/{dead_name('a' * 32)}/", "ranking/CLAIM"], ids=["folder", "artifact", "claim"]
 )
 def test_each_leftover_of_a_training_is_seen_between_what_is_settled(tmp_path, name):
     store = Store(tmp_path)
@@ -252,7 +252,7 @@ def test_what_another_machine_writes_is_swept_when_it_is_old(tmp_path):
     """Its processes are not known here."""
     store, here = Store(tmp_path), machine_tag()
     there = f"{int(here, 16) ^ 1:06x}"
-    names = [killed(), killed().replace(here, there), killed().replace(here, there)]
+    names = [dead_name(), dead_name().replace(here, there), dead_name().replace(here, there)]
     for name in names:
         (tmp_path / name).mkdir()
     os.utime(tmp_path / names[2], (0, 0))
@@ -303,7 +303,7 @@ def test_dead_claims_are_swept_and_others_stay(tmp_path, record):
 
 def test_scratch_folders_of_dead_processes_are_swept(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    left, linked = (killed(prefix="xmcbench-") for _ in range(2))
+    left, linked = (dead_name(prefix="xmcbench-") for _ in range(2))
     others = ("xmcbench-results", "xmcbench-abcdefgh", "xmcbench-abcdefgh.tmp", "other.tmp")
     for name in (left, *others):
         (tmp_path / name / "inner").mkdir(parents=True)

@@ -36,7 +36,7 @@ CHANCE = """
 
 @pytest.fixture(scope="session")
 def landlock():
-    """Whether the kernel of this machine hides files."""
+    """True where the kernel of this machine hides files."""
     code = "from pathlib import Path; from xmcbench.runner.isolation import hide; print(hide([Path('/none')]))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return ended.stdout.strip() == "True"

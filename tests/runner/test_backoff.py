@@ -1,4 +1,4 @@
-"""How often a run asks for what others have: each question is work for a folder that machines share."""
+"""Questions of a run for the work of others: each one is work for a folder that machines share."""
 
 from itertools import pairwise
 
@@ -17,7 +17,7 @@ def clock(monkeypatch):
 
 
 def questions(waits, names, clock, seconds, step=0.25):
-    """When each name is asked for within so many seconds, by a run that looks four times a second."""
+    """Return when each name is asked for within so many seconds, by a run that looks four times a second."""
     asked = {name: [] for name in names}
     end = clock[0] + seconds
     while clock[0] < end:

@@ -80,8 +80,8 @@ def test_a_cell_is_asked_for_what_the_longest_filter_may_remove_too(folder, reco
 def test_the_filter_is_applied_before_the_cut(record):
     """The label 100 is the 101st prediction, and the 100th once the instance itself, which is label 0, is gone."""
     for name, expected in (("none", WITHOUT_FILTER), ("self", WITH_FILTER)):
-        for metric, each in expected.items():
-            assert record["metrics"][name]["values"][metric] == pytest.approx(np.mean(each)), (name, metric)
+        for metric, values in expected.items():
+            assert record["metrics"][name]["values"][metric] == pytest.approx(np.mean(values)), (name, metric)
 
 
 def test_the_figures_of_groups_are_filtered_too(record):
@@ -89,8 +89,8 @@ def test_the_figures_of_groups_are_filtered_too(record):
     for name, expected in (("none", WITHOUT_FILTER), ("self", WITH_FILTER)):
         views = record["metrics"][name]["views"]
         assert set(views) == {"unseen", "head", "tail"}
-        for metric, each in expected.items():
-            assert views["unseen"]["values"][metric] == pytest.approx(np.mean(each)), (name, metric)
+        for metric, values in expected.items():
+            assert views["unseen"]["values"][metric] == pytest.approx(np.mean(values)), (name, metric)
         assert views["unseen"]["values"] == record["metrics"][name]["values"]
     # The labels 0 to 39 are the head, 80 and above the tail: 5 and 7 in the former, 99 and 100 in the latter.
     assert record["metrics"]["self"]["views"]["head"]["values"]["R@5"] == pytest.approx(2 / 3)
@@ -102,8 +102,8 @@ def test_what_is_compared_is_filtered_too(folder):
     for words, expected in (((), WITH_FILTER), (("--filter", "none"), WITHOUT_FILTER)):
         ended = _run(folder, "compare", "ascending", "descending", "--json", *words, *PLUGIN)
         document = json.loads(ended.stdout)
-        for metric, each in expected.items():
-            assert document["metrics"][metric]["first"] == pytest.approx(np.mean(each)), words
+        for metric, values in expected.items():
+            assert document["metrics"][metric]["first"] == pytest.approx(np.mean(values)), words
         # The other way round: 29 labels above 100, 124 above 5, 30 above 99, 122 above 7.
         others = (1, 0, 0.5, 0)
         assert document["metrics"]["R@100"]["second"] == pytest.approx(np.mean(others))

@@ -1,4 +1,4 @@
-"""What killed processes left in the cache, also on a machine that only runs tasks of a cluster."""
+"""Files that killed processes left in the cache, also on a machine that only runs tasks of a cluster."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from xmcbench.storage.locks import temporary_name
 from xmcbench.storage.temporary import folder_in, temporary_path
 
 
-def killed(target="", prefix="."):
+def dead_name(target="", prefix="."):
     """Return a temporary name of a process that is gone: there is no number so high."""
     return temporary_name(target, prefix).replace(f"-{os.getpid()}-", "-99999999-")
 
@@ -38,7 +38,7 @@ def test_the_next_command_removes_it_and_nothing_else(cache, tmp_path, command):
     left, kept, made = [], [], "a" * 32
     for folder in (cache / "labels", received / "artifacts" / "tokens", received / "trained" / made / "ranking"):
         (folder / made).mkdir(parents=True)
-        unfinished = [killed(made), killed(), f"{made}.claim", f"{made}.claim.turn"]
+        unfinished = [dead_name(made), dead_name(), f"{made}.claim", f"{made}.claim.turn"]
         for name in (*unfinished, f"{made}.lock", "mine.claim"):
             (folder / name).touch()
             os.utime(folder / name, (0, 0))
@@ -47,7 +47,7 @@ def test_the_next_command_removes_it_and_nothing_else(cache, tmp_path, command):
     files = received / "files"
     files.mkdir()
     (files / "content.arrow").touch()
-    left.append(files / killed("content.arrow"))
+    left.append(files / dead_name("content.arrow"))
     left[-1].touch()
     file = temporary_path(files / "content.arrow")
     file.touch()

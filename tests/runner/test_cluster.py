@@ -60,7 +60,7 @@ class Reference:
 
 
 class Remote:
-    """What ``ray.remote`` returns, for a function or for the actor."""
+    """A stand-in for the value of ``ray.remote``, for a function or for the actor."""
 
     def __init__(self, ray, thing, options):
         self.ray, self.thing, self.given = ray, thing, options
@@ -301,16 +301,16 @@ def far(tmp_path, monkeypatch, executor, ray, task):
     made = SimpleNamespace(driver=Direct(), server=server, folder=tmp_path / "scratch")
     made.folder.mkdir()
 
-    def sent(**changes):
+    def send(**changes):
         executor.submit(task(**changes))
         return replace(ray.sent[-1].task, token=("", ""))
 
-    made.sent = sent
+    made.send = send
     return made
 
 
 def test_files_are_fetched_once_by_content(far, job, tmp_path):
-    sent = far.sent()
+    sent = far.send()
     placed = remote_task._localize(sent, far.driver, far.folder)
     for name in ("train", "labels", "test"):
         assert Path(getattr(placed, name).path).read_bytes() == name.encode() * 10
@@ -338,21 +338,21 @@ def test_a_plugin_comes_with_what_it_imports(far, tmp_path):
         (tmp_path / "own" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "own" / name).write_text(text)
     plugin = tmp_path / "own" / "m.py"
-    assert {each.name for each in plugin_files(plugin)} == {"m.py", "beside.py", "deep.py"}
+    assert {file.name for file in plugin_files(plugin)} == {"m.py", "beside.py", "deep.py"}
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "m.py").write_text("1")
-    sent = far.sent(plugins=(str(plugin), str(tmp_path / "other" / "m.py")))
+    sent = far.send(plugins=(str(plugin), str(tmp_path / "other" / "m.py")))
     first, second = map(Path, remote_task._localize(sent, far.driver, far.folder).plugins)
     assert (second.read_text(), second.parent != first.parent) == ("1", True)
     received = first.parent
     assert received != plugin.parent
-    assert {each.relative_to(received).as_posix() for each in received.rglob("*.py")} == {*files} - {"unrelated.py"}
+    assert {file.relative_to(received).as_posix() for file in received.rglob("*.py")} == {*files} - {"unrelated.py"}
 
 
 def test_damage_on_the_way_is_found(far, ray, monkeypatch):
     monkeypatch.setattr(ray, "get", lambda references: [data.upper() for data in references])
     with pytest.raises(StorageError, match="checksum mismatch"):
-        remote_task._localize(far.sent(), far.driver, far.folder)
+        remote_task._localize(far.send(), far.driver, far.folder)
 
 
 def test_artifacts_travel_both_ways(far, job, tmp_path):
@@ -386,12 +386,12 @@ def test_artifacts_travel_both_ways(far, job, tmp_path):
     own = tmp_path / "third" / "trained" / TRAINING
     third = msgspec.structs.replace(job, artifacts=str(tmp_path / "third" / "artifacts"), trainings={"plain": str(own)})
 
-    def brought(own):
+    def open_store(own):
         return Artifacts(
             tmp_path / "third" / "artifacts", lambda name: remote_task._fetch_artifact(name, third, far.driver), own=own
         )
 
-    elsewhere = brought(own)
+    elsewhere = open_store(own)
     assert (elsewhere.get("kind", {"a": 1}, build) / "numbers").read_bytes() == b"7" * 40
     assert (elsewhere.get("kind", {"a": 1}, build, own=True) / "numbers").read_bytes() == b"7" * 40
     assert len(built) == 2
@@ -400,7 +400,7 @@ def test_artifacts_travel_both_ways(far, job, tmp_path):
     assert len(built) == 3
     shutil.rmtree(own)
     third = msgspec.structs.replace(third, trainings={"plain": str(own.with_name("1" * 32))})
-    brought(own).get("kind", {"a": 1}, build, own=True)  # of another training, which is not brought
+    open_store(own).get("kind", {"a": 1}, build, own=True)  # of another training, which is not brought
     assert len(built) == 4
 
 
@@ -485,8 +485,8 @@ class Probed(FakeRay):
         return SimpleNamespace(options=options)
 
     def wait(self, asked, num_returns, timeout):
-        self.alive = [each for each in self.alive if each["NodeID"] not in self.lost]
-        return [each for each in asked if each in self.says], [each for each in asked if each not in self.says]
+        self.alive = [node for node in self.alive if node["NodeID"] not in self.lost]
+        return [node for node in asked if node in self.says], [node for node in asked if node not in self.says]
 
     def get(self, node):
         if isinstance(self.says[node], Exception):
@@ -516,12 +516,12 @@ def test_a_machine_of_another_version_is_refused():
 def test_without_ray(monkeypatch):
     whole = builtins.__import__
 
-    def missing(name, *arguments):
+    def import_without_ray(name, *arguments):
         if name.partition(".")[0] == "ray":
             raise ImportError(name)
         return whole(name, *arguments)
 
-    monkeypatch.setattr(builtins, "__import__", missing)
+    monkeypatch.setattr(builtins, "__import__", import_without_ray)
     with pytest.raises(Unavailable, match="Ray is not installed") as caught, connect("ray"):
         pass
     assert caught.value.hint == "pip install 'xmcbench[ray]'"

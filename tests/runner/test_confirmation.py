@@ -1,4 +1,4 @@
-"""Which records one check covers, and what lets them stand."""
+"""Checks: the records that one covers, and what lets them stand."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -43,14 +43,14 @@ METHOD = """
 
 
 def test_one_check_covers_the_cells_of_a_method_with_or_without_pairs(record, altered):
-    def made(seed, setting, total_s, method="a", **more):
+    def make(seed, setting, total_s, method="a", **more):
         return altered(record(method, seed, setting=setting, **more), (("measured", "total_s"), total_s))
 
     ez, fs, full = Setting.of("ez"), Setting.of("fs", 0.1), Setting.of("full")
-    slow, quick = made(0, ez, 9.0), made(1, ez, 2.0)
-    few, all_pairs = made(0, fs, 5.0), made(0, full, 4.0)
-    other = made(0, ez, 1.0, rate=2)
-    left_out = [made(2, ez, 1.0, status="failed"), made(3, ez, 1.0, method="today", code="now")]
+    slow, quick = make(0, ez, 9.0), make(1, ez, 2.0)
+    few, all_pairs = make(0, fs, 5.0), make(0, full, 4.0)
+    other = make(0, ez, 1.0, rate=2)
+    left_out = [make(2, ez, 1.0, status="failed"), make(3, ez, 1.0, method="today", code="now")]
     staleness = Staleness({"a": "0" * 64, "today": left_out[1].method.source_sha256})
     found = [group.records for group in groups([slow, quick, few, all_pairs, other, *left_out], staleness)]
     assert found == [(quick, slow), (all_pairs, few), (other,)]
@@ -62,13 +62,13 @@ def test_a_cell_of_this_class_of_machine_is_run_again_before_a_cheaper_one(recor
     here, there = hardware(), msgspec.structs.replace(hardware(), processor="another one")
     older = msgspec.structs.replace(here, processor=here.model, cores=here.cores + 1)
 
-    def made(seed, machine, total_s):
+    def make(seed, machine, total_s):
         hardware = (("environment", "hardware"), msgspec.to_builtins(machine))
         return altered(record("a", seed), hardware, (("measured", "total_s"), total_s))
 
-    records = [made(0, there, 1.0), made(1, here, 9.0), made(2, here, 5.0), made(3, there, 0.5), made(4, older, 7.0)]
+    records = [make(0, there, 1.0), make(1, here, 9.0), make(2, here, 5.0), make(3, there, 0.5), make(4, older, 7.0)]
     (found,) = groups(records, Staleness({"a": "0" * 64}))
-    assert [each.cell.seed for each in found.records] == [2, 1, 4, 3, 0]
+    assert [result.cell.seed for result in found.records] == [2, 1, 4, 3, 0]
 
 
 @pytest.fixture
@@ -114,11 +114,11 @@ def test_the_cell_runs_as_it_did_then(rerun, group, tiny, monkeypatch):
     checked, registry, store = group
     places = []
 
-    def executed(planned, place):
+    def execute_here(planned, place):
         places.append(place)
         return execute(planned, Target(place.store))
 
-    monkeypatch.setattr(confirmation, "execute", executed)
+    monkeypatch.setattr(confirmation, "execute", execute_here)
     first = checked.records[0]
     environment = msgspec.structs.replace(first.environment, compute=Compute(device="cpu", processes=3))
     first = store.write(msgspec.structs.replace(first, environment=environment))
@@ -139,8 +139,8 @@ def test_a_result_is_equal_within_the_tolerance(rerun, group, tiny, monkeypatch,
     record = checked.records[0]
     ranks = store.ranks(record, store.truth(record))
     first = np.arange(len(ranks.by_filter["none"])) < rank
-    changed = {name: np.where(first, 100 - each, each) for name, each in ranks.by_filter.items()}
-    other = Ranks({name: each.astype(np.uint8) for name, each in changed.items()}, ranks.seen)
+    changed = {name: np.where(first, 100 - numbers, numbers) for name, numbers in ranks.by_filter.items()}
+    other = Ranks({name: numbers.astype(np.uint8) for name, numbers in changed.items()}, ranks.seen)
     other.save(store.ranks_path(record.cell))
     facts = msgspec.structs.replace(record.ranks, sha256=other.digest)
     values = {**record.metrics["none"].values, "P@1": record.metrics["none"].values["P@1"] + points / 100}
@@ -159,13 +159,13 @@ def test_a_result_that_is_another_under_one_filter_stands_no_more(rerun, run_her
     file, store = plugin(METHOD), Store(tmp_path / "runs")
     (record,) = run_here(file, methods=["chance"])
     ranks = store.ranks(record, store.truth(record))
-    each = ranks.by_filter[changed]
-    other = Ranks({**ranks.by_filter, changed: np.where(each > 5, 0, each)}, ranks.seen)
+    numbers = ranks.by_filter[changed]
+    other = Ranks({**ranks.by_filter, changed: np.where(numbers > 5, 0, numbers)}, ranks.seen)
     other.save(store.ranks_path(record.cell))
     facts = msgspec.structs.replace(record.ranks, sha256=other.digest)
     first = store.write(msgspec.structs.replace(record, ranks=facts))
     verdict = rerun(Group((first,)), str(tiny), store, Registry([file]))
-    assert verdict.outcome.startswith(f"{100 * np.mean(each <= 5):.2f}% of the ranks are equal")
+    assert verdict.outcome.startswith(f"{100 * np.mean(numbers <= 5):.2f}% of the ranks are equal")
     assert not verdict.is_equal
 
 
@@ -267,6 +267,6 @@ def test_what_one_cell_makes_another_uses(run_here, plugin, tmp_path, tiny):
     store, fresh = Store(tmp_path / "runs"), Store(tmp_path / "fresh")
     for record in records:
         assert confirmation.rerun(Group((record,)), str(tiny), store, Registry([file]), fresh).is_equal
-    before, after = ({each.notes["drawn"] for each in found.records()} for found in (store, fresh))
+    before, after = ({result.notes["drawn"] for result in found.records()} for found in (store, fresh))
     assert len(before) == len(after) == 1
     assert before != after

@@ -134,17 +134,17 @@ def test_what_a_cell_may_not_read_and_what_it_needs(run_here, at_hand, methods, 
     monkeypatch.delenv("TMPDIR", raising=False)
     with store.staging() as of_another:
         run_here(methods, methods=["chance"])
-    hidden = {each.resolve() for each in at_hand.hidden}
+    hidden = {path.resolve() for path in at_hand.hidden}
     names = ("records", "ranks", "truth", "subsets", "predictions", "logs", "trained")
     results = {store.root.resolve() / name for name in names}
     assert hidden >= {cache_root().resolve(), of_another.root.resolve(), *results}
-    assert hidden >= {each.resolve() for each in load_dataset(str(tiny)).sources}
+    assert hidden >= {path.resolve() for path in load_dataset(str(tiny)).sources}
     (training,) = (store.root / "trained").iterdir()
     environment = [Path(sys.prefix), Path(sys.base_prefix)]
     shared, own, plugin, predictions, *rest = at_hand.needed
     assert [shared.name, own, plugin.name] == ["artifacts", training.resolve(), "plugin.py"]
     assert [predictions.name, *rest[:-1], rest[-1].name] == ["ez", *environment, "huggingface"]
-    assert all(each.is_absolute() for each in (*at_hand.hidden, *at_hand.needed))
+    assert all(path.is_absolute() for path in (*at_hand.hidden, *at_hand.needed))
     assert at_hand.module == "xmcbench.runner.worker"
     assert at_hand.environment["PYTHONHASHSEED"] == "0"
     assert at_hand.environment["OMP_WAIT_POLICY"] == "PASSIVE"
@@ -190,7 +190,7 @@ heads = torch.randn(2, 12, 40, 32, device="cuda", dtype=torch.bfloat16)
 mask = torch.ones(2, 1, 40, 40, device="cuda", dtype=torch.bool)
 with torch.profiler.profile() as profile:
     torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, attn_mask=mask)
-print(*(each.key for each in profile.key_averages()))
+print(*(event.key for event in profile.key_averages()))
 """
     called = subprocess.run(
         [sys.executable, "-c", script], env=at_hand.environment, capture_output=True, text=True, check=True
@@ -251,7 +251,7 @@ def test_packages_of_a_record_stand_there_once_by_the_name_they_are_installed_by
 
 
 def test_processes_that_a_plugin_starts_can_call_its_functions(run_here, plugin, tmp_path):
-    """Those that are started anew could not import its module."""
+    """A process that is started anew could not import its module."""
     code = (
         METHODS
         + """
@@ -268,7 +268,7 @@ def test_processes_that_a_plugin_starts_can_call_its_functions(run_here, plugin,
 
             with ProcessPoolExecutor(1, get_context("spawn")) as pool:
                 by_spawn = [*pool.map(squared, [2, 3])]
-            by_joblib = joblib.Parallel(n_jobs=2)(joblib.delayed(squared)(each) for each in (2, 3))
+            by_joblib = joblib.Parallel(n_jobs=2)(joblib.delayed(squared)(number) for number in (2, 3))
             super().fit(raw_X, raw_Y, pairs)
             self.notes["squared"] = [by_spawn, by_joblib]
     """
@@ -351,10 +351,10 @@ def test_a_cell_is_the_first_to_go_where_memory_runs_out(monkeypatch):
     worker._raise_oom_score()
     assert written == [("/proc/self/oom_score_adj", "1000")]
 
-    def refused(*_):
+    def refuse(*_):
         raise PermissionError("not allowed")
 
-    monkeypatch.setattr(worker.Path, "write_text", refused)
+    monkeypatch.setattr(worker.Path, "write_text", refuse)
     worker._raise_oom_score()
 
 
@@ -382,9 +382,9 @@ def test_who_watches_is_told_for_how_long_a_cell_has_run(at_hand, methods, store
     begin = time.perf_counter()
     execution.execute(made, execution.Target(store), watch=seen.append)
     took = time.perf_counter() - begin
-    underway = [each for cells in seen for each in cells]
+    underway = [cell for cells in seen for cell in cells]
     assert underway
-    assert all(0 <= each.since_s <= took for each in underway)
+    assert all(0 <= cell.since_s <= took for cell in underway)
 
 
 def test_a_result_that_came_in_between_is_taken(at_hand, methods, store, tiny):
@@ -507,12 +507,12 @@ def test_a_record_is_held_against_its_predictions(run_here, methods, tiny, store
     (record,) = run_here(methods, "fs", 0.3, methods=["chance"], seeds=(1,))
     dataset, registry = load_dataset(str(tiny)), Registry([methods])
 
-    def held(changed):
+    def check(changed):
         audit.audit(changed, store, dataset, str(tiny), registry, scorer.Scorer())
 
     ranks = store.ranks_path(record.cell)
     ranks.unlink()
-    held(record)
+    check(record)
     assert not ranks.exists()  # scored again, not written again
     value = record.metrics["none"].values["P@1"]
     for place, said in (
@@ -532,9 +532,9 @@ def test_a_record_is_held_against_its_predictions(run_here, methods, tiny, store
         (("cell", "dataset"), "Other"),
     ):
         with pytest.raises(StorageError, match="its |it is "):
-            held(altered(record, (place, said)))
+            check(altered(record, (place, said)))
     # Rounding, and other code with the same figures, are no fault.
-    held(
+    check(
         altered(
             record, (("metrics", "none", "values", "P@1"), value + 1e-12), (("protocol", "source_sha256"), "0" * 64)
         )

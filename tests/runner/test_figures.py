@@ -17,7 +17,7 @@ WORDS = ("run", "--dataset", "sets/sample", "--setting", "ez", "--methods", "tfi
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def run_folder(tmp_path_factory):
     """A folder with the dataset and the runs of two methods on it."""
     folder = tmp_path_factory.mktemp("figures")
     shutil.copytree(SAMPLE, folder / "sets" / "sample")
@@ -28,9 +28,9 @@ def kept(tmp_path_factory):
 
 
 @pytest.fixture
-def folder(kept, tmp_path):
+def folder(run_folder, tmp_path):
     """A copy of it, in which a test may change what it likes."""
-    return shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
+    return shutil.copytree(run_folder, tmp_path, dirs_exist_ok=True)
 
 
 @pytest.fixture
@@ -42,13 +42,13 @@ def run(inside, folder):
         ended = inside(*WORDS, "--json", *more)
         assert ended.returncode == 0, ended.stderr
         assert stamps(folder) == before
-        return json.loads(ended.stdout), {each.cell.method: each for each in Store(folder / "runs").records()}
+        return json.loads(ended.stdout), {record.cell.method: record for record in Store(folder / "runs").records()}
 
     return again
 
 
 def stamps(folder):
-    """What a cell would leave: logs, predictions, artifacts, ranks, with their times."""
+    """Return the times of the files that a cell would leave: logs, predictions, artifacts, ranks."""
     return {
         path: path.stat().st_mtime_ns
         for name in ("logs", "predictions", "artifacts", "ranks", "truth")
@@ -57,7 +57,7 @@ def stamps(folder):
     }
 
 
-def scored(inside, folder, record, filter_name="file"):
+def score(inside, folder, record, filter_name="file"):
     """The figures of the stored predictions, computed from these and from the files of the dataset."""
     file = Path("runs", record.predictions.file)
     words = ("score", "--dataset", "sets/sample", "--predictions", file, "--filter", filter_name, "--json")
@@ -76,12 +76,12 @@ def test_other_propensities_are_seen_by_the_next_run(run, inside, folder):
             before[method].ranks,
         )
         for name, figures in record.metrics.items():
-            assert figures.values == pytest.approx(scored(inside, folder, record, name), abs=1e-12)
+            assert figures.values == pytest.approx(score(inside, folder, record, name), abs=1e-12)
             old = before[method].metrics[name]
             for metric, value in figures.values.items():
                 assert (value != old.values[metric]) == metric.startswith("PSP"), (method, name, metric)
             assert figures.views["unseen"].values == figures.values
-    printed = {each["cell"]["method"]: each["metrics"] for each in document["records"]}
+    printed = {row["cell"]["method"]: row["metrics"] for row in document["records"]}
     assert printed == {method: json.loads(json.dumps(as_json(record)["metrics"])) for method, record in after.items()}
     _, same = run()
     assert same == after
@@ -92,7 +92,7 @@ def test_another_default_filter_is_seen_by_the_next_run(run, inside, folder):
     document, after = run()
     assert document["filter"] == "self"
     assert {record.protocol.filter for record in after.values()} == {"self"}
-    assert after["bm25"].metrics["self"].values == pytest.approx(scored(inside, folder, after["bm25"], "self"))
+    assert after["bm25"].metrics["self"].values == pytest.approx(score(inside, folder, after["bm25"], "self"))
 
 
 @pytest.mark.parametrize(("place", "value"), [("version", VERSION - 1), ("source_sha256", "0" * 64)])
@@ -105,7 +105,7 @@ def test_figures_of_other_metrics_are_computed_again(run, folder, altered, place
             altered(
                 record,
                 (("protocol", place), value),
-                *((("metrics", "file", "values", name), each) for name, each in wrong.items()),
+                *((("metrics", "file", "values", name), figure) for name, figure in wrong.items()),
             )
         )
     assert store.records()[0].metrics["file"].values["P@1"] == 0
@@ -124,10 +124,14 @@ def test_a_plan_changes_nothing(inside, folder):
 def test_what_has_no_ranks_stays_as_it_is(run, folder, altered):
     """A record of schema 1: nothing can be computed from it."""
     store = Store(folder / "runs")
-    written = [store.write(altered(each, (("ranks",), None), (("protocol", "version"), 0))) for each in store.records()]
+    written = [
+        store.write(altered(record, (("ranks",), None), (("protocol", "version"), 0))) for record in store.records()
+    ]
     document, _ = run()
     assert store.records() == written
-    assert {each["problem"] for each in document["records"]} == {"stale: scored by version 0 of the metric protocol"}
+    assert {record["problem"] for record in document["records"]} == {
+        "stale: scored by version 0 of the metric protocol"
+    }
 
 
 def test_a_cell_whose_ranks_are_needed_and_gone_runs_again(inside, folder):
@@ -136,7 +140,7 @@ def test_a_cell_whose_ranks_are_needed_and_gone_runs_again(inside, folder):
     lost.unlink()
     before = {record.cell.method: record for record in Store(folder / "runs").records()}
     states = {
-        each["method"]: each["state"] for each in json.loads(inside(*WORDS, "--dry-run", "--json").stdout)["cells"]
+        cell["method"]: cell["state"] for cell in json.loads(inside(*WORDS, "--dry-run", "--json").stdout)["cells"]
     }
     assert states == {"BM25": "to run", "TF-IDF": "cached"}
     ended = inside(*WORDS)

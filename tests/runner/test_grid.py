@@ -56,31 +56,31 @@ def test_settings_are_a_product_of_what_they_have():
     for kinds, ratios, by in ((["fs"], [], []), (["ez"], [0.5], []), (["full"], [], ["pair"]), (["no"], [0.5], [])):
         with pytest.raises(UsageError):
             settings(kinds, ratios, by)
-    assert [each.share for each in (EZ, HALF, FULL)] == [0, 0.5, 1]
+    assert [setting.share for setting in (EZ, HALF, FULL)] == [0, 0.5, 1]
 
 
 def test_a_grid_is_every_dataset_in_every_setting(tiny, planned):
     grid = Grid([str(tiny), str(tiny)], [EZ, HALF], ["either", "free"], None, {"either": {"size": [2, 3]}}, [0, 1])
-    assert [(each.dataset, each.setting) for each in grid.requests()] == [(str(tiny), EZ), (str(tiny), HALF)]
+    assert [(request.dataset, request.setting) for request in grid.requests()] == [(str(tiny), EZ), (str(tiny), HALF)]
     made = planned(grid, Grid([str(tiny)], [HALF, FULL], ["free"]))
-    names = [(each.name, each.cell.setting.slug, each.cell.seed) for each in made.cells]
+    names = [(cell.name, cell.cell.setting.slug, cell.cell.seed) for cell in made.cells]
     rows = ["either (size=2)", "either (size=3)", "free"]
     assert names == [
         *((row, slug, seed) for slug in ("ez", "fs-label-0.5") for row in rows for seed in (0, 1)),
         ("free", "full", 0),
     ]
-    assert len({each.cell.key for each in made.cells}) == len(names)
+    assert len({cell.cell.key for cell in made.cells}) == len(names)
 
 
 def test_a_dataset_is_one_however_its_name_is_spelled(tiny):
     names = [str(tiny), "lf-debian-2k", "LF-Debian-2K", "no-such-name"]
     made = Grid(names, [EZ]).requests()
-    assert [each.dataset for each in made] == [str(tiny), "lf-debian-2k", "no-such-name"]
+    assert [request.dataset for request in made] == [str(tiny), "lf-debian-2k", "no-such-name"]
 
 
 def test_several_values_of_several_parameters_are_a_product(tiny, planned):
     made = planned(Grid([str(tiny)], [EZ], ["free"], None, {"free": {"size": [2, "3"], "rate": (0.1, 0.2)}}))
-    values = [(each.cell.parameters["size"], each.cell.parameters["rate"]) for each in made.cells]
+    values = [(cell.cell.parameters["size"], cell.cell.parameters["rate"]) for cell in made.cells]
     assert values == [(2, 0.1), (2, 0.2), (3, 0.1), (3, 0.2)]
     for wrong in ([], ["no"], [2, "no"]):
         with pytest.raises(UsageError):
@@ -89,19 +89,19 @@ def test_several_values_of_several_parameters_are_a_product(tiny, planned):
 
 def test_what_needs_pairs_is_left_out_where_there_are_none(tiny, planned, registry):
     made = planned(Grid([str(tiny)], [EZ, HALF], ["needy", "free"]))
-    assert [each.cell.method for each in made.cells] == ["free", "needy", "free"]
+    assert [cell.cell.method for cell in made.cells] == ["free", "needy", "free"]
     (left_out,) = made.skipped
     assert str(left_out).startswith("needy is left out of ez: it needs pairs")
     assert not left_out.named
     with pytest.raises(UsageError, match="needy needs pairs"):
         resolve(requests_of([Grid([str(tiny)], [EZ], ["needy"]), Grid([str(tiny)], [FULL], ["free"])]), registry)
-    (everywhere,) = [each for each in planned(Grid([str(tiny)], [EZ])).skipped if each.method == "needy"]
+    (everywhere,) = [skipped for skipped in planned(Grid([str(tiny)], [EZ])).skipped if skipped.method == "needy"]
     assert everywhere.where == ()
 
 
 def test_a_curve_runs_what_looks_at_no_pairs_once(tiny, registry):
     grid = Grid([str(tiny)], [EZ, HALF, FULL], ["either", "free", "needy:x"], seeds=[3, 4])
-    made = [(each.methods, each.settings, each.seeds) for each in curve_grids(grid, registry)]
+    made = [(part.methods, part.settings, part.seeds) for part in curve_grids(grid, registry)]
     assert made == [
         (("free",), [EZ], [3]),
         (("either",), [EZ], [3, 4]),
@@ -118,11 +118,11 @@ def test_what_cells_share(tiny, planned):
     settings_and_seeds = {"settings": [EZ, HALF, FULL], "seeds": [0, 1]}
     made = planned(Grid([str(tiny)], methods=["free", "either"], **settings_and_seeds))
     shared = shared_work(made.cells)
-    keys = {seed: [each.cell.key for each in made.cells if each.cell.seed == seed] for seed in (0, 1)}
-    assert [(each.method, each.seed) for each in shared] == [("either", 0), ("either", 1)]
-    assert [len(each.cells) for each in shared] == [3, 3]
-    for each in shared:
-        assert set(each.cells) < set(keys[each.seed])
+    keys = {seed: [cell.cell.key for cell in made.cells if cell.cell.seed == seed] for seed in (0, 1)}
+    assert [(work.method, work.seed) for work in shared] == [("either", 0), ("either", 1)]
+    assert [len(work.cells) for work in shared] == [3, 3]
+    for work in shared:
+        assert set(work.cells) < set(keys[work.seed])
     alone = planned(Grid([str(tiny)], [EZ], ["either"], None, {"either": {"size": [1, 2]}}))
     assert shared_work(alone.cells) == []
 

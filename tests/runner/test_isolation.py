@@ -1,4 +1,4 @@
-"""What the kernel takes out of the reach of a process: in a process of its own, as there is no way back."""
+"""Files that the kernel takes out of the reach of a process: in a process of its own, as there is no way back."""
 
 import ctypes
 import json
@@ -19,7 +19,7 @@ from xmcbench.runner.isolation import hide
 root = Path(sys.argv[1])
 hidden = hide([root / name for name in json.loads(sys.argv[2])], [root / name for name in json.loads(sys.argv[3])])
 read = []
-for path in sorted(each for each in root.rglob("*") if each.is_file()):
+for path in sorted(file for file in root.rglob("*") if file.is_file()):
     try:
         path.read_text()
         read.append(path.relative_to(root).as_posix())
@@ -47,19 +47,19 @@ def root(tmp_path):
     return tmp_path
 
 
-def tried(root, hidden, needed):
+def read_hidden(root, hidden, needed):
     command = [sys.executable, "-c", CODE, root, json.dumps(hidden), json.dumps(needed)]
     ended = subprocess.run([*map(str, command)], capture_output=True, text=True, check=True)
     return json.loads(ended.stdout)
 
 
 def test_what_is_hidden_cannot_be_read_and_the_rest_can(root):
-    hidden, read, new, linked = tried(root, ["secret", "beside/d.txt", "absent"], ["secret/needed", "not there"])
+    hidden, read, new, linked = read_hidden(root, ["secret", "beside/d.txt", "absent"], ["secret/needed", "not there"])
     # Artifacts share files between folders; a link is no way to what is hidden.
     assert linked == (["open/new.txt"] if hidden else ["open/new.txt", "secret/b.txt"])
     for link in (root / "linked").iterdir():
         link.unlink()
-    _, everything, _, _ = tried(root, [], [])
+    _, everything, _, _ = read_hidden(root, [], [])
     assert len([name for name in everything if not name.startswith("linked/")]) == 7
     # A kernel without Landlock hides nothing.
     at_first = [name for name in everything if name != "open/new.txt" and not name.startswith("linked/")]
@@ -70,7 +70,7 @@ def test_what_is_hidden_cannot_be_read_and_the_rest_can(root):
 def test_what_is_hidden_below_a_needed_folder_stays_hidden(root):
     """As data in the folder of the hub, where the models are too."""
     for needed in ("secret", "."):
-        hidden, read, *_ = tried(root, ["secret/b.txt", "beside/d.txt"], [needed])
+        hidden, read, *_ = read_hidden(root, ["secret/b.txt", "beside/d.txt"], [needed])
         expected = {"open/a.txt", "secret/needed/c.txt", "beside/e.txt"}
         assert {*read} >= expected
         assert ({"secret/b.txt", "beside/d.txt"}.isdisjoint(read)) == hidden

@@ -93,7 +93,7 @@ def test_a_check_reads_no_history_either(repository, plugin, monkeypatch):
     monkeypatch.setenv("XMCBENCH_DATASETS", str(repository))
     source = plugin(HISTORY.format(git=str(repository / ".git"), must=True), "history.py")
     found = check(CheckRequest(name="history", plugin=str(source), time_s=250))
-    assert [each.reason for each in found if each.status != "ok"] == []
+    assert [finding.reason for finding in found if finding.status != "ok"] == []
 
 
 def test_repositories_are_found_through_every_link(tmp_path):
@@ -158,7 +158,7 @@ from xmcbench.runner import isolation
 sys.prefix = {str(environment)!r}
 root, files = Path({str(tmp_path)!r}), []
 assert isolation.hide([root / ".tox", root / ".tox/tests/share/xmcbench/datasets"], isolation.needed_paths())
-for path in sorted(each for each in root.rglob("*") if each.is_file()):
+for path in sorted(file for file in root.rglob("*") if file.is_file()):
     try:
         files.append(path.name + " " + path.read_text())
     except PermissionError:
@@ -208,7 +208,7 @@ class Thief(Method):
 
     def fit(self, raw_X, raw_Y, pairs=None):
         self.labels, read = len(raw_Y), []
-        for path in sorted(each for each in Path({runs!r}).rglob("*") if each.is_file()):
+        for path in sorted(file for file in Path({runs!r}).rglob("*") if file.is_file()):
             try:
                 path.read_bytes()
             except PermissionError:
@@ -234,8 +234,8 @@ def others(inside, plugin, tiny, tmp_path):
     def run(*words, methods="known"):
         inside("run", "--dataset", tiny, "--methods", methods, "--plugin", source, *words)
         records = Store(tmp_path / "runs").records()
-        assert [each.reason for each in records if not each.ok] == []
-        return {each.cell.method: each for each in records}
+        assert [record.reason for record in records if not record.ok] == []
+        return {record.cell.method: record for record in records}
 
     return run
 

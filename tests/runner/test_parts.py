@@ -48,31 +48,33 @@ BM25 = load("bm25")
 TEXTS = (Texts.from_lists(["a", "b"]), Texts.from_lists(["x", "y", "z"]), Texts.from_lists(["c"]))
 
 
-def known(*labels):
+def make_pairs(*labels):
     return csr_matrix((np.ones(len(labels), np.float32), (np.zeros(len(labels), int), labels)), shape=(2, 3))
 
 
 @pytest.fixture
 def part(tmp_path, monkeypatch):
-    def made(kind, seed=0):
+    def make(kind, seed=0):
         monkeypatch.setattr(kind, "trained", 0)
         outer = Method.__new__(type("Outer", (Frequent,), {}))
         outer.seed, outer.artifacts, outer.compute = seed, Artifacts(tmp_path), Compute()
         return Part("part", "part", {}, kind, outer)
 
-    return made
+    return make
 
 
 def test_a_ranking_is_that_of_its_pairs(part):
     one = part(Frequent)
-    best = [one.ranking(TEXTS, pairs, 3)[0].indices[0, 0] for pairs in (known(1), known(0), None, known(1))]
+    best = [
+        one.ranking(TEXTS, pairs, 3)[0].indices[0, 0] for pairs in (make_pairs(1), make_pairs(0), None, make_pairs(1))
+    ]
     assert best == [1, 0, 2, 1]
     assert Frequent.trained == 3
 
 
 def test_pairs_that_a_part_does_not_look_at_do_not_count(part):
     one = part(Blind)
-    for pairs in (known(0), known(1), None):
+    for pairs in (make_pairs(0), make_pairs(1), None):
         assert one.ranking(TEXTS, pairs, 3)[0].indices.tolist() == [[2, 1, 0]]  # as without pairs
     assert Blind.trained == 1
     part(Blind, seed=1).ranking(TEXTS, None, 3)
@@ -84,10 +86,10 @@ def test_a_finished_cell_leaves_its_ranking(part, tmp_path):
     TopK.from_scores(np.array([[0.0, 5.0, 1.0]]), 3).save(tmp_path / "kept.npz")
     method = Frequent()
     method.seed, method.artifacts = 0, one.outer.artifacts
-    keep_ranking(ranking_key("part", method, TEXTS, known(0), 3, 0), method, tmp_path / "kept.npz", 7.0)
-    assert one.ranking(TEXTS, known(0), 3)[0].indices.tolist() == [[1, 2, 0]]
+    keep_ranking(ranking_key("part", method, TEXTS, make_pairs(0), 3, 0), method, tmp_path / "kept.npz", 7.0)
+    assert one.ranking(TEXTS, make_pairs(0), 3)[0].indices.tolist() == [[1, 2, 0]]
     assert one.outer.artifacts.reused_s == 7.0
-    assert one.ranking(TEXTS, known(2), 3)[0].indices[0, 0] == 2  # another cell
+    assert one.ranking(TEXTS, make_pairs(2), 3)[0].indices[0, 0] == 2  # another cell
 
 
 def test_a_ranking_is_copied_where_files_cannot_be_linked(part, tmp_path, monkeypatch):
@@ -100,15 +102,15 @@ def test_a_ranking_is_copied_where_files_cannot_be_linked(part, tmp_path, monkey
     method.seed, method.artifacts = 0, one.outer.artifacts
     with monkeypatch.context() as patch:
         patch.setattr("xmcbench.runner.parts.os.link", refuse)
-        keep_ranking(ranking_key("part", method, TEXTS, known(0), 3, 0), method, tmp_path / "kept.npz", 7.0)
-    assert one.ranking(TEXTS, known(0), 3)[0].indices.tolist() == [[1, 2, 0]]
+        keep_ranking(ranking_key("part", method, TEXTS, make_pairs(0), 3, 0), method, tmp_path / "kept.npz", 7.0)
+    assert one.ranking(TEXTS, make_pairs(0), 3)[0].indices.tolist() == [[1, 2, 0]]
 
 
 def test_the_source_of_a_method_is_that_of_its_parts_too():
     kind = Part.of("hybrid", User()).kind
     values = {"parts": "tfidf,bm25:lucene,tfidf"}
     hybrid, registry = kind(**values), Registry()
-    assert [each.__name__ for each, _ in through(hybrid)] == ["Hybrid", "Tfidf", "BM25"]
+    assert [cls.__name__ for cls, _ in through(hybrid)] == ["Hybrid", "Tfidf", "BM25"]
     assert source(hybrid).digest == registry.resolve("hybrid", values).source_sha256
     assert {"numpy", "scipy", "bm25s"} <= {*source(hybrid).packages}
     assert source(Frequent()) == source_of(Frequent)
@@ -134,17 +136,17 @@ def test_a_ranking_is_made_again_when_a_part_of_its_method_changes(part, monkeyp
     monkeypatch.setattr(Part, "of", lambda spec, outer: Part(spec, spec, made["values"], made["kind"], outer))
     one = part(Nested)
 
-    def trained():
-        one.ranking(TEXTS, known(1), 3)
+    def count_trainings():
+        one.ranking(TEXTS, make_pairs(1), 3)
         return Nested.trained
 
-    assert [trained(), trained()] == [1, 1]
+    assert [count_trainings(), count_trainings()] == [1, 1]
     made["kind"] = BM25
-    assert [trained(), trained()] == [2, 2]
+    assert [count_trainings(), count_trainings()] == [2, 2]
     made["values"] = {"k1": 0.5}
-    assert [trained(), trained()] == [3, 3]
+    assert [count_trainings(), count_trainings()] == [3, 3]
     made["values"] = {}
-    assert trained() == 3
+    assert count_trainings() == 3
 
 
 def test_names_of_parts():
@@ -223,8 +225,8 @@ def test_results_through_parts_of_parts_and_through_a_pre_training_are_stale_wit
         assert ended.returncode == 0, ended.stderr
         store = Store(tmp_path / "runs")
         return {
-            each.cell.method: TopK.load(store.predictions_path(each.cell)).indices[0, 0].item()
-            for each in store.records()
+            record.cell.method: TopK.load(store.predictions_path(record.cell)).indices[0, 0].item()
+            for record in store.records()
         }
 
     assert best() == {"inner": 9, "middle": 9, "outer": 9, "learner": 9}

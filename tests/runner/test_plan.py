@@ -54,8 +54,8 @@ def planned(tiny, plugin, tmp_path):
 
 def test_all_leaves_out_what_cannot_run_and_says_why(planned):
     made = planned()
-    assert {"tfidf", "bm25", "xr-linear", "one"} <= {each.cell.method for each in made.cells}
-    assert {each.method: each.hint for each in made.skipped if each.method in ("two", "three", "four")} == {
+    assert {"tfidf", "bm25", "xr-linear", "one"} <= {cell.cell.method for cell in made.cells}
+    assert {skipped.method: skipped.hint for skipped in made.skipped if skipped.method in ("two", "three", "four")} == {
         "four": "get-weights four",
         "two": "use --setting fs or full",
         "three": "pip install no-such",
@@ -66,14 +66,14 @@ def test_a_broken_plug_in_does_not_stop_the_others(tiny, plugin, tmp_path):
     broken = plugin("raise ValueError('gone')", "broken.py")
     registry, store = Registry([plugin(PLUGIN), broken]), Store(tmp_path / "runs")
 
-    def made(*methods):
+    def make_plan(*methods):
         return plan([Request(str(tiny), Setting.of("ez"), methods=list(methods))], registry, store)
 
-    both = made("one", "broken")
-    assert [each.cell.method for each in both.cells] == ["one"]
-    assert [(each.method, each.named) for each in both.skipped] == [("broken", True)]
+    both = make_plan("one", "broken")
+    assert [cell.cell.method for cell in both.cells] == ["one"]
+    assert [(skipped.method, skipped.named) for skipped in both.skipped] == [("broken", True)]
     with pytest.raises(PluginError, match="gone"):
-        made("broken")
+        make_plan("broken")
 
 
 def test_methods_that_use_others_come_last_and_find_what_these_have_left(tiny, plugin, tmp_path):
@@ -90,7 +90,7 @@ def test_methods_that_use_others_come_last_and_find_what_these_have_left(tiny, p
         "user.py",
     )
     made = plan([Request(str(tiny), Setting.of("ez"))], Registry([user]), Store(tmp_path / "runs"))
-    methods = [each.cell.method for each in made.cells]
+    methods = [cell.cell.method for cell in made.cells]
     assert {"aaa", "hybrid"} & {*methods[-3:]} == {"aaa", "hybrid"}
     assert methods.index("tfidf") < methods.index("aaa")
 
@@ -109,8 +109,8 @@ class {name}(Method):
     code = "".join(body.format(name=name, used=used) for name, used in uses.items())
     registry = Registry([plugin(f"from xmcbench import Method\n{code}")])
     made = plan([Request(str(tiny), Setting.of("ez"))], registry, Store(tmp_path / "runs"))
-    assert [each.reason for each in made.skipped if each.method == "aa" and re.search(said, each.reason)]
-    assert "tfidf" in {each.cell.method for each in made.cells}
+    assert [skipped.reason for skipped in made.skipped if skipped.method == "aa" and re.search(said, skipped.reason)]
+    assert "tfidf" in {cell.cell.method for cell in made.cells}
     named = Request(str(tiny), Setting.of("ez"), methods=["tfidf", "aa"])
     with pytest.raises(UsageError, match=f"{said.removesuffix('$')} [(]name other methods[)]"):
         plan([named], registry, Store(tmp_path / "runs"))
@@ -203,8 +203,10 @@ def test_methods_in_files_can_be_parts(tiny, plugin, inside, tmp_path, files):
     ended = inside(*run)
     assert ended.returncode == 0, ended.stderr
     store = Store(tmp_path / "runs")
-    records = {each.cell.method: each for each in store.records()}
-    best = {name: TopK.load(store.predictions_path(each.cell)).indices[:, 0].tolist() for name, each in records.items()}
+    records = {record.cell.method: record for record in store.records()}
+    best = {
+        name: TopK.load(store.predictions_path(record.cell)).indices[:, 0].tolist() for name, record in records.items()
+    }
     assert best == dict.fromkeys(("first", "second", "hybrid"), [0] * 30)
     (made,) = records["second"].artifacts
     assert made in records["hybrid"].artifacts, "it is trained once for all three"
@@ -214,7 +216,7 @@ def test_methods_in_files_can_be_parts(tiny, plugin, inside, tmp_path, files):
     first.write_text(first.read_text().replace("- self.best)", "- self.best - 1)"))
     assert "3 of them stale" in inside(*run).stderr
     first.write_text(first.read_text().replace("best: int = 0", "best: int = 11"))
-    alone = ["hybrid" if each == "first,second,hybrid" else each for each in run]
+    alone = ["hybrid" if word == "first,second,hybrid" else word for word in run]
     ended = inside(*alone, "--refresh")
     assert (ended.returncode, "there are ten labels" in ended.stderr) == (2, True), ended.stderr
 
@@ -247,7 +249,7 @@ def test_a_method_with_a_result_needs_nothing_any_more(planned, monkeypatch, rec
 
 def test_presets(planned):
     def steps(**request):
-        return [(each.cell.parameters["steps"], each.name) for each in planned(**request).cells]
+        return [(cell.cell.parameters["steps"], cell.name) for cell in planned(**request).cells]
 
     assert steps(methods=["one"]) == [(5, "One (quick)")]
     assert steps(methods=["one"], preset="paper") == [(100, "One (paper)")]
@@ -261,7 +263,7 @@ def test_presets(planned):
 
 def test_a_preset_is_taken_by_those_that_have_it(planned):
     made = planned(setting=Setting.of("full"), methods=["one", "two"], preset="paper")
-    assert [each.name for each in made.cells] == ["One (paper)", "Two"]
+    assert [cell.name for cell in made.cells] == ["One (paper)", "Two"]
 
 
 def test_an_override_of_a_method_that_does_not_run_is_refused(planned):
@@ -274,7 +276,7 @@ def test_an_override_of_a_method_that_does_not_run_is_refused(planned):
 def test_a_wrong_value_is_wrong_under_all_too(planned):
     with pytest.raises(UsageError, match="one.steps = 'many' is not of type int"):
         planned(overrides={"one": {"steps": "many"}})
-    assert "two" in {each.method for each in planned(overrides={"two": {"steps": 7}}).skipped}
+    assert "two" in {skipped.method for skipped in planned(overrides={"two": {"steps": 7}}).skipped}
 
 
 def test_a_method_whose_own_code_fails_is_left_out_of_all(tiny, plugin, tmp_path):
@@ -282,19 +284,19 @@ def test_a_method_whose_own_code_fails_is_left_out_of_all(tiny, plugin, tmp_path
         source = PLUGIN + f"\n    class Odd(One):\n        def {broken}(self):\n            raise RuntimeError('odd')\n"
         registry = Registry([plugin(source, f"{broken}.py")])
         made = plan([Request(str(tiny), Setting.of("ez"))], registry, Store(tmp_path / "runs"))
-        (reason,) = [each.reason for each in made.skipped if each.method == "odd"]
+        (reason,) = [skipped.reason for skipped in made.skipped if skipped.method == "odd"]
         assert "RuntimeError: odd" in reason
-        assert "one" in {each.cell.method for each in made.cells}
+        assert "one" in {cell.cell.method for cell in made.cells}
 
 
 def test_a_plugin_is_asked_about_all_rows_at_once(tiny, plugin, tmp_path, monkeypatch):
     started = []
 
-    def counted(*arguments):
+    def count(*arguments):
         started.append(arguments)
         return supervise(*arguments)
 
-    monkeypatch.setattr(inspection, "supervise", counted)
+    monkeypatch.setattr(inspection, "supervise", count)
     registry = Registry(
         [plugin(PLUGIN.replace("def require", "def uses(self):\n            return ()\n        def require"))]
     )
@@ -302,25 +304,27 @@ def test_a_plugin_is_asked_about_all_rows_at_once(tiny, plugin, tmp_path, monkey
     steps = [60, 70, 80, 90]
     wanted = Request(str(tiny), Setting.of("ez"), ["four"], overrides={"four": {"steps": steps}})
     made = plan([wanted], registry, Store(tmp_path / "runs"))
-    assert [each.name for each in made.cells] == [f"One (quick, {2 * each} half steps, steps={each})" for each in steps]
+    assert [cell.name for cell in made.cells] == [
+        f"One (quick, {2 * number} half steps, steps={number})" for number in steps
+    ]
     assert len(started) == 1 + len(["describe", "uses", "require"])
 
 
 @pytest.mark.parametrize("setting", [Setting.of("fs", 0.5), Setting.of("fs", 0.5, "pair")])
 def test_every_seed_has_the_subset_that_it_draws(planned, tiny, setting):
     cells = planned(setting=setting, methods=["one", "two"], seeds=[0, 1, 5]).cells
-    assert [each.cell.seed for each in cells] == [0, 1, 5] * 2
+    assert [cell.cell.seed for cell in cells] == [0, 1, 5] * 2
     pattern = load_dataset(tiny).train_pattern()
-    for each in cells:
-        expected = draw(pattern, setting, each.cell.seed)
-        assert each.cell.subset_sha256 == each.subset.digest == expected.digest
-        assert (each.subset.pairs != expected.pairs).nnz == 0
-    assert len({each.cell.subset_sha256 for each in cells}) == 3
+    for cell in cells:
+        expected = draw(pattern, setting, cell.cell.seed)
+        assert cell.cell.subset_sha256 == cell.subset.digest == expected.digest
+        assert (cell.subset.pairs != expected.pairs).nnz == 0
+    assert len({cell.cell.subset_sha256 for cell in cells}) == 3
 
 
 def test_keys_depend_on_what_a_cell_is(planned):
     def keys(**request):
-        return [each.cell.key for each in planned(methods=["one"], **request).cells]
+        return [cell.cell.key for cell in planned(methods=["one"], **request).cells]
 
     few = Setting.of("fs", 0.5)
     everything = [
@@ -336,15 +340,15 @@ def test_keys_depend_on_what_a_cell_is(planned):
 def test_what_is_wrong_is_said_before_any_data_are_loaded(plugin):
     registry = Registry([plugin(PLUGIN)])
 
-    def resolved(**request):
+    def resolve_rows(**request):
         return resolve([Request("no-such-dataset", Setting.of("ez"), **request)], registry)
 
-    ((rows, skipped),) = resolved(methods=["one", "one:paper"], overrides={"one": {"steps": "7"}})
+    ((rows, skipped),) = resolve_rows(methods=["one", "one:paper"], overrides={"one": {"steps": "7"}})
     assert [(row.preset, row.values["steps"], row.title) for row in rows] == [("quick", 7, "One"), ("paper", 7, "One")]
     assert skipped == []
-    ((rows, skipped),) = resolved()
+    ((rows, skipped),) = resolve_rows()
     assert {"one", "tfidf"} <= {row.entry.name for row in rows}
-    assert {"two", "three"} <= {each.method for each in skipped}
+    assert {"two", "three"} <= {left_out.method for left_out in skipped}
     for request, message in (
         ({"methods": ["bm25"], "overrides": {"bm25": {"k1": -1.0}}}, r"bm25\.k1 = -1\.0 is out of range"),
         ({"overrides": {"bm25": {"k1": "-1"}}}, r"bm25\.k1 = -1\.0 is out of range"),
@@ -352,7 +356,7 @@ def test_what_is_wrong_is_said_before_any_data_are_loaded(plugin):
         ({"methods": ["one"], "preset": "papr"}, "unknown preset 'papr'"),
     ):
         with pytest.raises(UsageError, match=message):
-            resolved(**request)
+            resolve_rows(**request)
 
 
 def test_requests_share_their_cells(tiny, plugin, tmp_path):
@@ -365,18 +369,18 @@ def test_requests_share_their_cells(tiny, plugin, tmp_path):
         Request(str(tiny), full, ["two"], overrides={"two": {"steps": 3}}),
     ]
     made = plan(requests, registry, store)
-    assert [(each.cell.method, each.cell.seed, each.request, each.state) for each in made.cells] == [
+    assert [(cell.cell.method, cell.cell.seed, cell.request, cell.state) for cell in made.cells] == [
         ("one", 0, 0, "to run"),
         ("one", 1, 0, "to run"),
         ("tfidf", 0, 1, "to run"),
         ("two", 0, 2, "to run"),
     ]
-    assert len({id(each.dataset) for each in made.cells}) == 1  # loaded once
-    assert {each.loaded_by for each in made.cells} == {str(tiny)}
+    assert len({id(cell.dataset) for cell in made.cells}) == 1  # loaded once
+    assert {cell.loaded_by for cell in made.cells} == {str(tiny)}
     assert made.requests == tuple(requests)
     assert made.cells[3].subset.digest == made.cells[3].cell.subset_sha256
     assert made.cells[0].subset is None
-    assert made.staleness.sources == {each.cell.method: each.source_sha256 for each in made.cells}
+    assert made.staleness.sources == {cell.cell.method: cell.source_sha256 for cell in made.cells}
     with pytest.raises(UsageError, match="tfidf is not among the methods"):
         plan([requests[2], Request(str(tiny), zero, ["one"], overrides={"tfidf": {"ngrams": 1}})], registry, store)
 
@@ -397,8 +401,8 @@ def test_what_runs_again(tiny, plugin, tmp_path, record, altered, monkeypatch, s
     made = altered(record("one", status=status), (("method", "source_sha256"), today))
     monkeypatch.setattr(Store, "find", lambda *_: made)
     found = [plan(requests, registry, store, **how).cells[0] for how in ({}, {"refresh": True}, {"force": True})]
-    assert tuple(each.state for each in found) == states
-    assert [each.record for each in found] == [made] * 3
+    assert tuple(planned_cell.state for planned_cell in found) == states
+    assert [planned_cell.record for planned_cell in found] == [made] * 3
 
 
 NAMED = """
@@ -496,15 +500,15 @@ def test_a_result_whose_ranks_are_damaged_runs_again_where_its_figures_have_to_b
     store, registry = Store(tmp_path / "runs"), Registry([chance])
     monkeypatch.setattr("xmcbench.runner.plan.is_outdated", lambda *_: outdated)
 
-    def planned():
+    def look():
         (cell,) = plan([Request(str(tiny), Setting.of("ez"), ["chance"])], registry, store).cells
         assert cell.record == record
         return cell.state, cell.damage
 
-    assert planned() == ("cached", "")
+    assert look() == ("cached", "")
     ranks = store.ranks_path(record.cell)
     ranks.write_bytes(b"x")
-    state, damage = planned()
+    state, damage = look()
     assert (state, str(ranks) in damage) == (("to run", True) if outdated else ("cached", False))
     ranks.unlink()
-    assert planned()[0] == state
+    assert look()[0] == state

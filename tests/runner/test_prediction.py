@@ -1,4 +1,4 @@
-"""How a method is called: what it is handed, and for what a pre-training is kept."""
+"""Calls of a method: its arguments, and the uses for which a pre-training is kept."""
 
 import sys
 from types import SimpleNamespace
@@ -171,10 +171,15 @@ def test_an_answer_that_is_none_is_the_fault_of_the_method(run, kind, monkeypatc
         ),
         (lambda self, raw_X, k=100: iter([np.zeros((4, k))]), "predict returned an object of type ndarray"),
         (lambda self, raw_X, k=100: iter([]), "predictions have 0 rows, not 4"),
-        (lambda self, raw_X, k=100: iter([scored(2, k), scored(1, k)]), "predictions have 3 rows, not 4"),
-        (lambda self, raw_X, k=100: (scored(3, k) for _ in range(9)), "predictions have 6 rows or more, not 4"),
-        (lambda self, raw_X, k=100: iter([scored(3, k), scored(1, k + 1)]), "predictions have the shapes"),
-        (lambda self, raw_X, k=100: iter([scored(3, k), TopK(scored(1, k).indices + 2, scored(1, k).scores)]), "row 3"),
+        (lambda self, raw_X, k=100: iter([make_scores(2, k), make_scores(1, k)]), "predictions have 3 rows, not 4"),
+        (lambda self, raw_X, k=100: (make_scores(3, k) for _ in range(9)), "predictions have 6 rows or more, not 4"),
+        (lambda self, raw_X, k=100: iter([make_scores(3, k), make_scores(1, k + 1)]), "predictions have the shapes"),
+        (
+            lambda self, raw_X, k=100: iter(
+                [make_scores(3, k), TopK(make_scores(1, k).indices + 2, make_scores(1, k).scores)]
+            ),
+            "row 3",
+        ),
     ],
 )
 def test_batches_are_held_to_the_same_rules(run, kind, monkeypatch, batches, reason):
@@ -183,7 +188,7 @@ def test_batches_are_held_to_the_same_rules(run, kind, monkeypatch, batches, rea
         run(kind)
 
 
-def scored(rows, k):
+def make_scores(rows, k):
     """Predictions of some rows: labels 0, 1, ..."""
     return TopK.from_scores(np.tile(np.arange(4.0)[::-1], (rows, 1)), k)
 
@@ -197,7 +202,7 @@ def test_a_batch_is_predicted_when_it_is_asked_for(kind, tmp_path, monkeypatch):
         for row in range(len(raw_X)):
             made.append(row)
             clock.now += 1
-            yield scored(1, k)
+            yield make_scores(1, k)
         self.notes["done"] = True
 
     monkeypatch.setattr(kind, "predict_batches", batches)

@@ -1,4 +1,4 @@
-"""What is computed from stored ranks: under which constants, what is missing, and what another run has meanwhile."""
+"""Figures computed from stored ranks: under which constants, what is missing, and what another run has meanwhile."""
 
 import msgspec
 import pytest
@@ -52,42 +52,42 @@ def outdated(stored, altered):
     return store.write(altered(record, (("protocol", "source_sha256"), "0" * 64), wrong)), store
 
 
-def brought(record, store, filter_name="none"):
+def update(record, store, filter_name="none"):
     with Scorer() as scorer:
         return up_to_date(record, "tiny", filter_name, record.protocol.propensity, store, scorer, TODAY)
 
 
 def test_figures_of_other_metrics_are_replaced(stored, outdated):
     record, store = outdated
-    assert brought(record, store) == stored[0] == store.find(record.cell)
+    assert update(record, store) == stored[0] == store.find(record.cell)
 
 
 def test_what_another_run_has_written_meanwhile_stays(outdated, altered):
     """It has other ranks: the older record would stand beside them."""
     record, store = outdated
     newer = store.write(altered(record, (("measured", "started"), "2026-01-02T00:00:00+00:00")))
-    found = brought(record, store)
+    found = update(record, store)
     assert found.measured.started == newer.measured.started
     assert found.metrics["none"].values["P@1"] != 9
     assert store.find(record.cell) == found
     written = store.write(altered(found, (("measured", "started"), "2026-01-03T00:00:00+00:00")))
-    assert brought(record, store) == written == store.find(record.cell)
+    assert update(record, store) == written == store.find(record.cell)
 
 
 def test_a_cell_that_another_run_has_is_left_to_it(outdated):
     record, store = outdated
     with store.claim(record.cell) as claim:
         assert claim.held
-        assert brought(record, store) is None
+        assert update(record, store) is None
         assert store.find(record.cell) == record
     store.record_path(record.cell).unlink()
-    assert brought(record, store) is None
+    assert update(record, store) is None
 
 
 def test_a_record_keeps_its_filter_where_the_other_was_not_scored(stored, outdated):
     """The figures are computed again all the same."""
     record, store = outdated
-    assert brought(record, store, "file") == stored[0] == store.find(record.cell)
+    assert update(record, store, "file") == stored[0] == store.find(record.cell)
 
 
 def test_a_filter_that_was_not_scored_makes_no_record_outdated(stored, altered):
@@ -105,7 +105,7 @@ def test_a_cell_that_another_run_scores_again_is_not_trained_again(chance, outda
     """It is held for as long as that takes."""
     record, store = outdated
     made = plan(requests_of([Grid([str(tiny)], [Setting.of("ez")], ["chance"])]), Registry([chance]), store)
-    assert [each.state for each in made.cells] == ["cached"]
+    assert [cell.state for cell in made.cells] == ["cached"]
     claim = store.claim(record.cell)
     assert claim.__enter__().held
     asked = []

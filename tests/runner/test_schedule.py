@@ -119,8 +119,8 @@ def test_so_many_at_once_and_each_ends_once(staged, tiny):
     for jobs in (1, 3):
         stage, cells, records = staged(grid, jobs=jobs)
         assert stage.most == jobs
-        assert [task.key for task in stage.started] == [each.cell.key for each in cells]
-        assert [each.key for each in records] == [each.cell.key for each in cells]
+        assert [task.key for task in stage.started] == [cell.cell.key for cell in cells]
+        assert [record.key for record in records] == [cell.cell.key for cell in cells]
         neighbors = {record.measured.neighbors for record in records}
         assert neighbors == ({0} if jobs == 1 else {2})
         assert {record.environment.compute.threads for record in records} == {
@@ -132,7 +132,7 @@ def test_so_many_at_once_and_each_ends_once(staged, tiny):
 def test_cells_at_once_are_known_by_the_memory_that_others_took(staged, tiny, record, altered, monkeypatch):
     earlier = altered(record(), (("measured", "peak_memory_bytes"), 7))
     monkeypatch.setattr(
-        execution, "similar_records", lambda cells, store: dict.fromkeys((each.cell.key for each in cells), earlier)
+        execution, "similar_records", lambda cells, store: dict.fromkeys((cell.cell.key for cell in cells), earlier)
     )
     for jobs, expected in ((1, 0), (2, 7)):
         stage, *_ = staged(Grid([str(tiny)], [EZ], ["plain"], seeds=[jobs]), jobs=jobs)
@@ -171,7 +171,7 @@ def test_a_shared_pretraining_is_waited_for(staged, tiny):
     stage, cells, _ = staged(grid, jobs=6, script=script)
     assert seen == [2, 2, 2, 4]  # the two seeds; then the others of the first seed
     firsts = [task.key for task in stage.started[:2]]
-    assert firsts == [each.cell.key for each in cells[:2]]
+    assert firsts == [cell.cell.key for cell in cells[:2]]
 
     def fails(stage):
         return [stage.end(stage.started[0].key)]
@@ -274,7 +274,7 @@ def test_what_other_cells_leave_is_hidden(staged, tiny, tmp_path):
     """A cell that is scored while another one runs has the true pairs beside its predictions."""
     stage, *_ = staged(Grid([str(tiny)], [EZ], ["plain"], seeds=[0, 1]), jobs=2)
     first, second = (task.job for task in stage.started)
-    inside = [each for each in second.hidden if first.predictions.startswith(each)]
+    inside = [path for path in second.hidden if first.predictions.startswith(path)]
     assert len(inside) == 1
 
 
@@ -293,7 +293,7 @@ def machine(monkeypatch):
 def test_cores_gpus_and_memory_of_a_cell(machine, tiny, registry, tmp_path, record):
     plain, trained = cells_of(tiny, registry, tmp_path, methods=["plain", "trained"])
     room = Room(8, 8, 2)
-    assert [jobs_of("auto", each, room) for each in ([plain], [plain, trained])] == [8, 2]
+    assert [jobs_of("auto", cells, room) for cells in ([plain], [plain, trained])] == [8, 2]
     assert jobs_of("auto", [plain], Room(24, 8, 0)) == 24
     assert jobs_of(5, [], room) == 5
     with pytest.raises(UsageError, match="--jobs 0 must be at least 1"):
@@ -361,7 +361,7 @@ def test_room_for_cells(job, monkeypatch):
         Process.made[0].memory_bytes = 5
         assert here.fits(Needs(4, 1, 9))  # of which five are taken already
         here.submit(task("b", job, Needs(1, 2, 0)))
-        told = [each.environment.get("CUDA_VISIBLE_DEVICES") for each in Process.made]
+        told = [started.environment.get("CUDA_VISIBLE_DEVICES") for started in Process.made]
         assert told == ["0", "1,0"]
         assert Process.made[0].environment["OMP_NUM_THREADS"] == Process.made[0].environment["NUMBA_NUM_THREADS"] == "4"
         here.submit(task("c", job, Needs()))
@@ -370,15 +370,15 @@ def test_room_for_cells(job, monkeypatch):
         Process.made[1].ending = GONE
         (ended,) = here.watch(0.0)
         assert (ended.task.key, ended.outcome, ended.ending) == ("b", None, GONE)
-        folders = [each.environment["TMPDIR"] for each in Process.made]
-    assert all(each.ending for each in Process.made)
+        folders = [started.environment["TMPDIR"] for started in Process.made]
+    assert all(started.ending for started in Process.made)
     assert not any(Path(folder).exists() for folder in folders)
 
 
 def test_neighbors_are_those_on_the_same_host(staged, tiny):
     """The host of a task may be known later than that it runs; a task without one has no neighbors yet."""
 
-    def placed(stage):
+    def place(stage):
         stage.hosts = dict(zip(stage.tasks, ("one", "one", "two", None), strict=True))
         return []
 
@@ -390,5 +390,5 @@ def test_neighbors_are_those_on_the_same_host(staged, tiny):
         return [stage.end(key) for key in list(stage.tasks)]
 
     grid = Grid([str(tiny)], [EZ], ["plain"], seeds=range(4))
-    *_, records = staged(grid, jobs=4, script=[placed, pause, pause, all_ended], hosts={})
-    assert [each.measured.neighbors for each in records] == [1, 1, 0, 0]
+    *_, records = staged(grid, jobs=4, script=[place, pause, pause, all_ended], hosts={})
+    assert [record.measured.neighbors for record in records] == [1, 1, 0, 0]

@@ -62,20 +62,20 @@ def predict(store, cell, depth=117, rows=113, labels=333, empty=0):
 
 
 def test_rows_without_a_prediction_are_counted(scorer, cell, store):
-    each = cell()
-    predict(store, each, empty=7)
-    assert scorer.score(each, store.root, SAMPLE, 117).predictions.empty == 7
+    asked = cell()
+    predict(store, asked, empty=7)
+    assert scorer.score(asked, store.root, SAMPLE, 117).predictions.empty == 7
 
 
 def test_ranks_are_written_where_they_are_to_be_kept(scorer, cell, store):
-    each = cell()
-    predict(store, each)
-    audited = scorer.score(each, store.root, SAMPLE, 117, keep=False)
-    assert not store.ranks_path(each).exists()
-    scored = scorer.score(each, store.root, SAMPLE, 117)
+    asked = cell()
+    predict(store, asked)
+    audited = scorer.score(asked, store.root, SAMPLE, 117, keep=False)
+    assert not store.ranks_path(asked).exists()
+    scored = scorer.score(asked, store.root, SAMPLE, 117)
     assert scored == audited
     assert scored.predictions.empty == 0
-    assert store.ranks_path(each).exists()
+    assert store.ranks_path(asked).exists()
     assert scored.protocol.filter == "file"
     assert {*scored.metrics} == {"none", "self", "file"}
 
@@ -89,11 +89,11 @@ def test_ranks_are_written_where_they_are_to_be_kept(scorer, cell, store):
     ],
 )
 def test_predictions_that_are_invalid_are_refused(scorer, cell, store, values, error, reason):
-    each = cell(seed=3)
-    predict(store, each, **values)
+    asked = cell(seed=3)
+    predict(store, asked, **values)
     with pytest.raises(error, match=reason):
-        scorer.score(each, store.root, SAMPLE, 117)
-    assert not store.ranks_path(each).exists()
+        scorer.score(asked, store.root, SAMPLE, 117)
+    assert not store.ranks_path(asked).exists()
 
 
 def test_a_cell_of_other_data_or_of_another_draw_is_refused(scorer, cell, store):

@@ -1,4 +1,4 @@
-"""What the scoring process does with a request, without the process."""
+"""Requests to the scoring process, answered without the process."""
 
 from pathlib import Path
 
@@ -82,8 +82,8 @@ def test_a_request_gives_figures_and_ranks(asked, tiny, tmp_path):
     subset = draw(dataset.train_pattern(), Setting.of("fs", 0.3), 2)
     seen = {*np.unique(subset.pairs.indices).tolist()}
     true = [{row % 10, (row + 3) % 10} for row in range(30)]
-    assert figures.views["seen"].scored == sum(bool(each & seen) for each in true)
-    assert figures.views["unseen"].scored == sum(bool(each - seen) for each in true)
+    assert figures.views["seen"].scored == sum(bool(labels & seen) for labels in true)
+    assert figures.views["unseen"].scored == sum(bool(labels - seen) for labels in true)
     hits = sum(RANDOM[row].argmax() in {row % 10, (row + 3) % 10} for row in range(30))
     assert figures.values["P@1"] == pytest.approx(hits / 30)
 

@@ -1,4 +1,4 @@
-"""What a method can reach, and what it can do to its scores: nothing but to predict."""
+"""Limits of a method: the files that it can reach, and its scores, which it can only change by predicting."""
 
 import hashlib
 import json
@@ -74,7 +74,7 @@ class Spy(Honest):
         super().fit(raw_X, raw_Y, pairs)
         read, tried = [], 0
         for folder in FOLDERS:
-            for path in sorted(each for each in Path(folder).rglob("*") if each.is_file()):
+            for path in sorted(file for file in Path(folder).rglob("*") if file.is_file()):
                 if path.parent.name == "sources":
                     continue  # syntax trees of code
                 tried += 1
@@ -184,7 +184,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made(folder):
+def outcomes(folder):
     """Method -> record, of one run; the honest one is run before all others and once more behind them."""
     for methods in ("honest", "beside,blind,editor,forker,patcher,reader,loader,opener,spy", "honest"):
         words = ["run", "--dataset", folder / "sample", "--setting", "full", "--methods", methods]
@@ -203,76 +203,76 @@ def _run(folder, *words):
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
 
 
-def test_a_file_beside_the_data_is_out_of_reach_and_said_to_be(made, landlock):
+def test_a_file_beside_the_data_is_out_of_reach_and_said_to_be(outcomes, landlock):
     expected = "a cell cannot read files made beside hidden data" if landlock else "None"
-    assert expected in str(made["beside"]["reason"])
+    assert expected in str(outcomes["beside"]["reason"])
 
 
-def test_the_record_says_whether_files_were_out_of_reach(made, landlock):
+def test_the_record_says_whether_files_were_out_of_reach(outcomes, landlock):
     expected = "landlock" if landlock else "process"
-    assert {each["isolation"] for each in made.values() if each["status"] == "ok"} == {expected}
+    assert {record["isolation"] for record in outcomes.values() if record["status"] == "ok"} == {expected}
 
 
-def test_a_dataset_is_not_loaded_inside_a_cell(made):
-    assert made["loader"]["status"] == "failed"
-    assert made["loader"]["reason"].startswith("a dataset cannot be read while a method runs (")
-    assert "\n" not in made["loader"]["reason"]
+def test_a_dataset_is_not_loaded_inside_a_cell(outcomes):
+    assert outcomes["loader"]["status"] == "failed"
+    assert outcomes["loader"]["reason"].startswith("a dataset cannot be read while a method runs (")
+    assert "\n" not in outcomes["loader"]["reason"]
 
 
-def test_a_method_that_breaks_its_seal_finds_the_files_closed(made, landlock):
-    assert made["opener"]["status"] == ("failed" if landlock else "ok")  # without it the files are found
-    assert ("Permission denied" in (made["opener"]["reason"] or "")) == landlock
-    assert made["reader"]["status"] == ("failed" if landlock else "ok")
+def test_a_method_that_breaks_its_seal_finds_the_files_closed(outcomes, landlock):
+    assert outcomes["opener"]["status"] == ("failed" if landlock else "ok")  # without it the files are found
+    assert ("Permission denied" in (outcomes["opener"]["reason"] or "")) == landlock
+    assert outcomes["reader"]["status"] == ("failed" if landlock else "ok")
     said = "a method gets its data as arguments, and cannot read files that hold pairs"
-    assert (said in (made["reader"]["reason"] or "")) == landlock
+    assert (said in (outcomes["reader"]["reason"] or "")) == landlock
 
 
-def test_no_file_with_pairs_or_figures_can_be_read_by_its_path(made, landlock):
-    notes = made["spy"]["notes"]
+def test_no_file_with_pairs_or_figures_can_be_read_by_its_path(outcomes, landlock):
+    notes = outcomes["spy"]["notes"]
     assert notes["tried"] > 15
     assert (notes["read"] == []) == landlock  # without it the files are found
 
 
-def test_a_method_that_ignores_pairs_gets_none(made):
-    assert (made["blind"]["status"], made["blind"]["notes"]["pairs"]) == ("ok", None)
-    assert made["blind"]["cell"]["setting"]["kind"] == "full"
+def test_a_method_that_ignores_pairs_gets_none(outcomes):
+    assert (outcomes["blind"]["status"], outcomes["blind"]["notes"]["pairs"]) == ("ok", None)
+    assert outcomes["blind"]["cell"]["setting"]["kind"] == "full"
 
 
-def test_a_child_of_a_method_ends_as_it_wants_and_is_not_the_cell(made):
-    assert (made["forker"]["status"], made["forker"]["notes"]["child"]) == ("ok", 7)
-    assert made["forker"]["log"] is None  # nothing was printed: no traceback of the child either
+def test_a_child_of_a_method_ends_as_it_wants_and_is_not_the_cell(outcomes):
+    assert (outcomes["forker"]["status"], outcomes["forker"]["notes"]["child"]) == ("ok", 7)
+    assert outcomes["forker"]["log"] is None  # nothing was printed: no traceback of the child either
 
 
-def test_what_is_hidden_is_still_there(made, folder):
+def test_what_is_hidden_is_still_there(outcomes, folder):
     assert (folder / "sample" / "tst.json.gz").read_bytes() == (SAMPLE / "tst.json.gz").read_bytes()
 
 
 @pytest.mark.parametrize("method", ["patcher", "editor", "spy", "honest again"])
-def test_no_method_can_change_its_scores(made, method):
-    assert made[method]["status"] == "ok", made[method]["reason"]
-    assert made[method]["metrics"] == made["honest"]["metrics"]
-    assert made[method]["ranks"]["sha256"] == made["honest"]["ranks"]["sha256"]
-    assert made[method]["predictions"]["sha256"] == made["honest"]["predictions"]["sha256"]
+def test_no_method_can_change_its_scores(outcomes, method):
+    assert outcomes[method]["status"] == "ok", outcomes[method]["reason"]
+    assert outcomes[method]["metrics"] == outcomes["honest"]["metrics"]
+    assert outcomes[method]["ranks"]["sha256"] == outcomes["honest"]["ranks"]["sha256"]
+    assert outcomes[method]["predictions"]["sha256"] == outcomes["honest"]["predictions"]["sha256"]
 
 
-def test_the_pairs_that_a_method_is_handed_are_read_only_and_its_own(made):
-    assert made["editor"]["notes"]["refused"] == 3
+def test_the_pairs_that_a_method_is_handed_are_read_only_and_its_own(outcomes):
+    assert outcomes["editor"]["notes"]["refused"] == 3
     pairs = load_dataset(SAMPLE).train_pairs()
     for method in ("honest", "editor", "honest again"):
-        assert made[method]["notes"]["pairs"] == [pairs.nnz, int(pairs.indices.sum())]
+        assert outcomes[method]["notes"]["pairs"] == [pairs.nnz, int(pairs.indices.sum())]
 
 
-def test_the_process_of_a_method_holds_nothing_that_scores(made):
-    modules = made["honest"]["notes"]["modules"]
+def test_the_process_of_a_method_holds_nothing_that_scores(outcomes):
+    modules = outcomes["honest"]["notes"]["modules"]
     assert "xmcbench.runner.worker" in modules or "xmcbench.runner.prediction" in modules
     for name in ("xmcbench.metrics", "xmcbench.records", "xmcbench.runner.scor", "xmcbench.leaderboard"):
-        assert not [each for each in modules if each.startswith(name)], name
+        assert not [module for module in modules if module.startswith(name)], name
 
 
-def test_the_scoring_process_holds_no_method(made, folder):
+def test_the_scoring_process_holds_no_method(outcomes, folder):
     """It is asked as the run asks it, and says at its end what it has imported."""
     root = folder / "runs"
-    (record,) = [each for each in Store(root).records() if (each.cell.method, each.cell.seed) == ("honest", 0)]
+    (record,) = [stored for stored in Store(root).records() if (stored.cell.method, stored.cell.seed) == ("honest", 0)]
     request = scorer._Request(
         cell=record.cell, root=str(root), dataset=str(folder / "sample"), depth=record.predictions.depth
     )
@@ -287,7 +287,7 @@ def test_the_scoring_process_holds_no_method(made, folder):
     modules = ended.stderr.decode().split()
     assert "xmcbench.metrics" in modules
     for name in ("xmcbench.methods", "xmcbench.plugins.registry", "xmcbench.runner.worker", "xmcbench_plugin_"):
-        assert not [each for each in modules if each.startswith(name)], name
+        assert not [module for module in modules if module.startswith(name)], name
 
 
 @pytest.fixture

@@ -93,7 +93,7 @@ def test_a_check_gets_those_that_the_method_names(sees, inside):
         assert inside("check", path).returncode == 0
         assert planned.read_text() == right
     found = check(CheckRequest(name="sees", plugin=str(path), environment=("DB_PASSWORD",)))
-    assert {each.status for each in found} == {"ok"}
+    assert {finding.status for finding in found} == {"ok"}
 
 
 def test_the_import_of_a_plugin_gets_none(plugin, monkeypatch, tmp_path):

@@ -1,4 +1,4 @@
-"""What the processes of cells are forked from, and what is imported beforehand."""
+"""Servers from which the processes of cells are forked, and the imports beforehand."""
 
 import os
 import subprocess
@@ -105,7 +105,7 @@ def test_what_a_method_needs_and_takes_long_is_imported_before():
     assert modules_to_import(["torch", "bm25s", "numba"]) == (*always, "numba", "torch")
     found = modules_to_import(["torch", "transformers"])
     assert found[: len(always) + 1] == (*always, "torch")
-    assert all(each.startswith("transformers.") for each in found[len(always) + 1 :])
+    assert all(module.startswith("transformers.") for module in found[len(always) + 1 :])
 
 
 def test_what_looks_for_gpus_is_not_imported_before_a_fork_where_there_are_some():
@@ -118,16 +118,16 @@ def test_what_looks_for_gpus_is_not_imported_before_a_fork_where_there_are_some(
 def test_imports_before_a_fork_start_no_thread_that_does_not_know_forks():
     """jemalloc's, which pyarrow brings, does."""
     modules = modules_to_import(servers._SLOW)
-    code = f"import importlib, os\nfor each in {modules}: importlib.import_module(each)\n"
-    code += "print(*(open(f'/proc/self/task/{each}/comm').read().strip() for each in os.listdir('/proc/self/task')))"
+    code = f"import importlib, os\nfor name in {modules}: importlib.import_module(name)\n"
+    code += "print(*(open(f'/proc/self/task/{name}/comm').read().strip() for name in os.listdir('/proc/self/task')))"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     names = said.stdout.split()
-    assert len([each for each in names if each != "jemalloc_bg_thd"]) == 1, names
+    assert len([name for name in names if name != "jemalloc_bg_thd"]) == 1, names
 
 
 def test_a_cell_imports_before_its_method_is_fitted(run_here, plugin, tmp_path, monkeypatch):
-    """What cannot be imported is left to the method."""
+    """A module that cannot be imported is left to the method."""
     (tmp_path / "slow_to_import.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(servers._SLOW, "numpy", ("no_such_module", "slow_to_import"))

@@ -67,7 +67,7 @@ def planned(tiny, plugin, tmp_path, store):
     return make
 
 
-def pretrained(tmp_path):
+def read_pretrained(tmp_path):
     return (tmp_path / "pretrained").read_text().split()
 
 
@@ -75,10 +75,10 @@ def pretrained(tmp_path):
 def test_every_cell_is_in_one_shard(planned, parts):
     made = planned(["learner"], seeds=range(8))
     shards = [Shard(number, parts).of(made) for number in range(1, parts + 1)]
-    keys = [each.cell.key for shard in shards for each in shard.cells]
-    assert sorted(keys) == sorted(each.cell.key for each in made.cells)
+    keys = [cell.cell.key for shard in shards for cell in shard.cells]
+    assert sorted(keys) == sorted(cell.cell.key for cell in made.cells)
     again = Shard(1, parts).of(planned(["learner"], seeds=range(4, 12)))
-    assert {each.cell.key for each in again.cells} & set(keys) <= {each.cell.key for each in shards[0].cells}
+    assert {cell.cell.key for cell in again.cells} & set(keys) <= {cell.cell.key for cell in shards[0].cells}
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -86,23 +86,23 @@ def test_a_method_is_in_a_shard_with_its_parts(planned, number):
     """Another shard may have them too; they run in one. Without this they would be trained in both."""
     made = planned(["whole", "plain", "learner"], seeds=range(8), told=False)
     of = Shard(number, 2).of(made)
-    own = [each for each in made.cells if int(each.cell.key[:12], 16) % 2 == number - 1]
-    wholes = [each.cell for each in own if each.cell.method == "whole"]
-    parts = {(each.cell.setting, each.cell.seed) for each in of.cells if each.cell.method == "plain"}
+    own = [cell for cell in made.cells if int(cell.cell.key[:12], 16) % 2 == number - 1]
+    wholes = [cell.cell for cell in own if cell.cell.method == "whole"]
+    parts = {(cell.cell.setting, cell.cell.seed) for cell in of.cells if cell.cell.method == "plain"}
     assert wholes
-    assert {(each.setting, each.seed) for each in wholes} <= parts
-    more = [each for each in of.cells if each not in own]
+    assert {(cell.setting, cell.seed) for cell in wholes} <= parts
+    more = [cell for cell in of.cells if cell not in own]
     assert more
-    assert {(each.cell.setting, each.cell.seed) for each in more} <= {(each.setting, each.seed) for each in wholes}
-    assert {each.cell.method for each in more} == {"plain"}
-    assert of.cells == [each for each in made.cells if each in of.cells]
+    assert {(cell.cell.setting, cell.cell.seed) for cell in more} <= {(cell.setting, cell.seed) for cell in wholes}
+    assert {cell.cell.method for cell in more} == {"plain"}
+    assert of.cells == [cell for cell in made.cells if cell in of.cells]
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "a/b", "1/2/3", "-1/2"])
 def test_what_is_no_shard(text):
     with pytest.raises(UsageError, match="is not I/N"):
         Shard.parse(text)
-    assert [Shard.parse(each) for each in ("2/3", "3/3", "1/1")] == [Shard(2, 3), Shard(3, 3), Shard(1, 1)]
+    assert [Shard.parse(spec) for spec in ("2/3", "3/3", "1/1")] == [Shard(2, 3), Shard(3, 3), Shard(1, 1)]
 
 
 def test_pretrainings_ahead_are_done_once_and_found(planned, store, at_hand, tmp_path):
@@ -112,13 +112,13 @@ def test_pretrainings_ahead_are_done_once_and_found(planned, store, at_hand, tmp
         made, Target(store), lambda cell, place, ended: seen.append((cell.cell.seed, place, ended and ended.ok))
     )
     assert seen == [(0, 0, None), (0, 0, True), (1, 1, None), (1, 1, True)]
-    assert pretrained(tmp_path) == ["0", "1"]
-    assert all(each.took_s > 0 for each in found)
+    assert read_pretrained(tmp_path) == ["0", "1"]
+    assert all(ended.took_s > 0 for ended in found)
     assert not [*(store.root / "records").rglob("*.json")]
-    assert all(each.ok for each in pretrain(made, Target(store)))
+    assert all(ended.ok for ended in pretrain(made, Target(store)))
     records = execute(made, Target(store))
     assert {record.status for record in records} == {"ok"}
-    assert pretrained(tmp_path) == ["0", "1"]
+    assert read_pretrained(tmp_path) == ["0", "1"]
     assert all(record.measured.reused_s > 0 for record in records)
 
 
@@ -127,7 +127,7 @@ def test_a_pretraining_that_fails_says_why(planned, store, at_hand, tmp_path):
     assert (ok.ok, failed.ok) == (True, False)
     assert failed.reason == "ValueError: no luck"
     assert failed.log.exists()
-    assert pretrained(tmp_path) == ["0", "0"]  # one each
+    assert read_pretrained(tmp_path) == ["0", "0"]  # one each
     assert not [*store.artifacts.rglob("*.claim")]
 
 
@@ -218,10 +218,10 @@ def test_a_cell_that_was_lost_is_recorded_unless_somebody_else_did(
 def test_claims_are_given_back_when_pretraining_is_interrupted(planned, store, at_hand, monkeypatch):
     made = planned(["learner"], seeds=[0])
 
-    def interrupted(self, *_):
+    def interrupt(self, *_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Local, "watch", interrupted)
+    monkeypatch.setattr(Local, "watch", interrupt)
     with pytest.raises(KeyboardInterrupt):
         pretrain(made, Target(store))
     assert not [*store.root.rglob("*.claim")]

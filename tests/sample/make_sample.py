@@ -24,13 +24,13 @@ def read(path):
         return [json.loads(line) for line in stream]
 
 
-def shortened(text):
+def shorten(text):
     return text if len(text) <= LETTERS else text[:LETTERS].rsplit(" ", 1)[0]
 
 
 def main(source, folder):
     train, test, labels = (read(source / f"{name}.json.gz") for name in ("trn", "tst", "lbl"))
-    own = {each["uid"]: number for number, each in enumerate(labels)}
+    own = {label["uid"]: number for number, label in enumerate(labels)}
     count = np.bincount([label for row in (*train, *test) for label in row["target_ind"]], minlength=len(labels))
     random = np.random.RandomState(0)
     order, tests, kept = random.permutation(len(test)).tolist(), [], set()
@@ -50,16 +50,16 @@ def main(source, folder):
     def rows(side, chosen):
         for row in chosen:
             targets = sorted(number[label] for label in side[row]["target_ind"] if label in number)
-            yield side[row]["uid"], side[row]["title"], shortened(side[row]["content"]), targets
+            yield side[row]["uid"], side[row]["title"], shorten(side[row]["content"]), targets
 
     write_labels(folder / "lbl.json.gz", [(labels[label]["uid"], labels[label]["title"]) for label in names])
     write_instances(folder / "trn.json.gz", rows(train, sorted(trained[:TRAIN])))
     write_instances(folder / "tst.json.gz", rows(test, tests))
-    targets = {each["uid"]: {*each["target_ind"]} for each in (*train, *test)}
+    targets = {instance["uid"]: {*instance["target_ind"]} for instance in (*train, *test)}
     with (folder / "filter_labels_test.txt").open("w") as stream:
         for place, row in enumerate(tests):
             item = own.get(test[row]["uid"])
-            removed = [each for each in names if each == item or item in targets.get(labels[each]["uid"], ())]
+            removed = [label for label in names if label == item or item in targets.get(labels[label]["uid"], ())]
             stream.writelines(f"{place} {number[label]}\n" for label in removed)
 
 

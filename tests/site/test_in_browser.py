@@ -25,7 +25,7 @@ BOARD = Path(__file__).parents[2] / "leaderboards"
 PAGES = sorted(path.stem.replace("README", "index") + ".html" for path in BOARD.glob("*.md"))
 
 
-def made():
+def make_files():
     store = Store(BOARD)
     remarks, scores = read_remarks(BOARD / "remarks"), StoredScores(store)
     return files(pages(store.records(), remarks=remarks, ranked=read_list(BOARD), scores=scores), "html")
@@ -35,7 +35,7 @@ def made():
 def site(tmp_path_factory):
     """The site in a folder: the folder, and its pages by name."""
     folder = tmp_path_factory.mktemp("site")
-    for name, content in made().items():
+    for name, content in make_files().items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(content)
     return folder
@@ -63,7 +63,7 @@ def opened(browser, site):
         url = (site / name).as_uri()
         page.on("console", lambda message: noise.append(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: noise.append(str(error)))
-        page.on("request", lambda each: noise.append(each.url) if each.url.partition("#")[0] != url else None)
+        page.on("request", lambda request: noise.append(request.url) if request.url.partition("#")[0] != url else None)
         page.goto(url + address)
         return page
 
@@ -77,15 +77,15 @@ def test_the_site_is_small_and_the_same_when_built_again(site):
     assert sorted(path.name for path in site.glob("*.html")) == PAGES
     size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
     assert size < 3_000_000
-    for name, content in made().items():
+    for name, content in make_files().items():
         assert (site / name).read_bytes() == content.encode(), name
 
 
 def test_every_link_leads_somewhere(site, opened):
     for name in PAGES:
         page = opened(name)
-        links = page.eval_on_selector_all("a[href]", "all => all.map(each => each.getAttribute('href'))")
-        ids = set(page.eval_on_selector_all("[id]", "all => all.map(each => each.id)"))
+        links = page.eval_on_selector_all("a[href]", "all => all.map(element => element.getAttribute('href'))")
+        ids = set(page.eval_on_selector_all("[id]", "all => all.map(element => element.id)"))
         assert len(ids) == page.locator("[id]").count(), f"{name}: an id occurs twice"
         for link in links:
             target, _, anchor = link.partition("#")
@@ -101,7 +101,9 @@ def test_a_page_has_no_violation(opened, name, width, scheme):
     page = opened(name, width, scheme)
     # Without this, it describes every cell of a large table that is as it should be, which takes minutes.
     found = axe.Axe().run(page, options={"resultTypes": ["violations"]})["violations"]
-    assert [(each["id"], each["nodes"][0]["html"][:300], len(each["nodes"])) for each in found] == []
+    assert [
+        (violation["id"], violation["nodes"][0]["html"][:300], len(violation["nodes"])) for violation in found
+    ] == []
     assert page.evaluate("document.scrollingElement.scrollWidth") <= width
 
 
@@ -192,7 +194,7 @@ def test_every_choice_changes_what_is_shown(opened, name):
     page = opened(name)
     everything = page.locator("main").inner_text()
     for choice in page.locator(".controls select").all():
-        values = choice.locator("option").evaluate_all("all => all.map(each => each.value)")
+        values = choice.locator("option").evaluate_all("all => all.map(option => option.value)")
         assert len(values) > 1
         shown = set()
         for value in values[1:]:
@@ -230,7 +232,9 @@ def test_a_browser_runs_nothing_but_what_the_page_came_with(browser, site, tmp_p
     assert page.locator("main").is_visible()
     assert page.locator("thead button").count() > 0  # its own script has run
     for kind in ("script", "style", "image", "style attribute"):
-        assert any("Content Security Policy" in each and kind.split()[0] in each.lower() for each in refused), kind
+        assert any(
+            "Content Security Policy" in message and kind.split()[0] in message.lower() for message in refused
+        ), kind
     assert len(refused) >= 4
     context.close()
 
@@ -246,14 +250,14 @@ def test_the_keyboard_reaches_everything(opened, name, width):
     """Links, buttons and choices, and what scrolls by itself."""
     page = opened(name, width)
     scrolling = page.evaluate(
-        """() => [...document.querySelectorAll('main *')].filter(each =>
-               each.scrollWidth > each.clientWidth && getComputedStyle(each).overflowX === 'auto'
-               && each.tabIndex < 0).map(each => each.outerHTML.slice(0, 200))"""
+        """() => [...document.querySelectorAll('main *')].filter(element =>
+               element.scrollWidth > element.clientWidth && getComputedStyle(element).overflowX === 'auto'
+               && element.tabIndex < 0).map(element => element.outerHTML.slice(0, 200))"""
     )
     assert scrolling == []
     expected = page.evaluate(
         """() => [...document.querySelectorAll('a[href], button, select, [tabindex="0"]')]
-               .filter(each => each.checkVisibility()).length"""
+               .filter(element => element.checkVisibility()).length"""
     )
     reached = set()
     for _ in range(expected):

@@ -71,9 +71,9 @@ def test_rows_come_some_at_a_time(tmp_path, length, rows, parts):
     a, b = np.random.RandomState(0).rand(length, 2), np.arange(length)
     np.savez_compressed(tmp_path / "two.npz", a=a, b=b)
     found = list(read_rows(tmp_path / "two.npz", rows, "b", "a"))
-    assert [len(each) for each, _ in found] == parts
-    assert np.array_equal(np.concatenate([each for each, _ in found]), b)
-    assert np.array_equal(np.concatenate([each for _, each in found]), a)
+    assert [len(part) for part, _ in found] == parts
+    assert np.array_equal(np.concatenate([part for part, _ in found]), b)
+    assert np.array_equal(np.concatenate([part for _, part in found]), a)
 
 
 @pytest.mark.parametrize("other", [np.zeros((4, 2)), np.zeros(()), np.asfortranarray(np.zeros((3, 2)))])
@@ -89,7 +89,7 @@ def test_the_limit_of_rows_is_one_of_a_part(tmp_path, monkeypatch):
     """Predictions for millions of rows are read by rows, and fit into memory however many there are."""
     monkeypatch.setattr(arrays, "ARRAYS", 800)
     np.savez(tmp_path / "long.npz", a=np.zeros((100, 10), np.float32))
-    assert sum(len(each) for (each,) in read_rows(tmp_path / "long.npz", 20, "a")) == 100
+    assert sum(len(part) for (part,) in read_rows(tmp_path / "long.npz", 20, "a")) == 100
     for read in (lambda path: list(read_rows(path, 21, "a")), lambda path: read_arrays(path, "a")):
         with pytest.raises(ValueError, match="unpack"):
             read(tmp_path / "long.npz")

@@ -100,7 +100,7 @@ def test_who_waits_for_long_looks_rarely(tmp_path, monkeypatch):
 
 
 def _damages(folder):
-    """What can happen to an artifact, by name."""
+    """Return the damages that an artifact can take, by name."""
     cost, file = folder / "cost.json", folder / "a" / "x.bin"
     content = file.read_bytes()
     return {
@@ -327,7 +327,7 @@ def test_the_cost_of_one_does_not_hold_what_was_taken_before(tmp_path, monkeypat
 
 
 def test_who_is_taken_over_leaves_the_work_of_the_other(tmp_path):
-    """This process was not heard of for so long that another machine has made the artifact."""
+    """A process that was not heard of for so long that another machine has made the artifact."""
     built = []
 
     def build(folder):

@@ -39,7 +39,7 @@ def in_an_archive(stream):
         archive.writestr("large", bytes(1_000_000))
 
 
-def gzipped(stream):
+def in_gzip(stream):
     with gzip.GzipFile(fileobj=stream, mode="wb") as packed:
         packed.write(os.urandom(1_000_000))
 
@@ -47,7 +47,7 @@ def gzipped(stream):
 @pytest.mark.usefixtures("file_size_limit")
 @pytest.mark.parametrize(
     "write",
-    [in_pieces, in_an_archive, gzipped, lambda stream: np.save(stream, np.zeros(200_000))],
+    [in_pieces, in_an_archive, in_gzip, lambda stream: np.save(stream, np.zeros(200_000))],
     ids=["pieces", "zip", "gzip", "numpy"],
 )
 def test_a_full_disk_is_one_clear_line(tmp_path, write):
@@ -185,7 +185,7 @@ def test_a_file_is_moved_to_another_disk(tmp_path, another_disk):
     (tmp_path / "source").write_bytes(b"new")
     move(tmp_path / "source", tmp_path / "target")
     assert another_disk == [tmp_path / "source"]
-    assert [each.name for each in tmp_path.iterdir()] == ["target"]
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
     assert (tmp_path / "target").read_bytes() == b"new"
 
 

@@ -32,7 +32,7 @@ def path(tmp_path):
     return tmp_path / "runs" / "x.claim"
 
 
-def forged(path, where, mark, age_s=0.0):
+def forge(path, where, mark, age_s=0.0):
     """A claim of somebody else."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"owner": f"{where}:{mark}", "host": "far", "pid": 7}))
@@ -68,7 +68,7 @@ def test_the_claim_of_a_killed_process_is_taken_at_once(path):
 
 @pytest.mark.parametrize(("age_s", "held"), [(0.0, False), (DEAD_S - 20, False), (DEAD_S + 20, True)])
 def test_that_of_another_machine_is_dead_when_nobody_touches_it(path, age_s, held):
-    forged(path, "another-machine", new_mark(), age_s)
+    forge(path, "another-machine", new_mark(), age_s)
     with Claim(path) as mine:
         assert mine.held == held
     assert path.exists() != held
@@ -76,14 +76,14 @@ def test_that_of_another_machine_is_dead_when_nobody_touches_it(path, age_s, hel
 
 def test_a_process_of_another_container_is_judged_by_the_age(path):
     space, pid, _, unique = new_mark().split(":")
-    forged(path, machine(), f"1{space}:{pid}:1:{unique}")
+    forge(path, machine(), f"1{space}:{pid}:1:{unique}")
     assert not is_dead(path)
     assert not is_dead(path, while_alive=True)
     os.utime(path, (0, 0))
     assert is_dead(path, while_alive=True)
-    forged(path, machine(), "no mark")
+    forge(path, machine(), "no mark")
     assert not is_dead(path)
-    forged(path, machine(), f"{space}:{pid}:1:{unique}")  # the same number, another process
+    forge(path, machine(), f"{space}:{pid}:1:{unique}")  # the same number, another process
     assert is_dead(path)
 
 
@@ -108,7 +108,7 @@ def test_it_is_touched_while_it_is_held(path, monkeypatch):
 def test_who_was_stopped_for_long_has_lost_it(path, monkeypatch):
     monkeypatch.setattr(locks, "heartbeat", Heartbeat(0.01))
     with Claim(path) as mine:
-        forged(path, "another-machine", new_mark())
+        forge(path, "another-machine", new_mark())
         os.utime(path, (0, 0))
         time.sleep(0.1)
         assert path.stat().st_mtime == 0
@@ -119,7 +119,7 @@ def test_who_was_stopped_for_long_has_lost_it(path, monkeypatch):
 def test_of_many_that_find_a_dead_one_one_has_it(path):
     ever = 0
     for _ in range(20):
-        forged(path, "another-machine", new_mark(), DEAD_S * 2)
+        forge(path, "another-machine", new_mark(), DEAD_S * 2)
         start, taken = threading.Barrier(8, timeout=60), []
 
         def take(start=start, taken=taken):
@@ -149,17 +149,17 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 @pytest.mark.parametrize("while_alive", [False, True])
 def test_a_process_that_cannot_touch_its_claim_keeps_it_where_being_alive_is_enough(path, while_alive):
-    forged(path, machine(), new_mark(), DEAD_S + 20)
+    forge(path, machine(), new_mark(), DEAD_S + 20)
     assert is_dead(path, while_alive) != while_alive
     with Claim(path, while_alive) as other:
         assert other.held != while_alive
-    forged(path, "another-machine", new_mark(), DEAD_S + 20)
+    forge(path, "another-machine", new_mark(), DEAD_S + 20)
     assert is_dead(path, while_alive)
 
 
 def test_who_asks_for_one_that_is_held_writes_nothing_into_the_folder(path, monkeypatch):
     """Many may ask, often, and the folder may be far away."""
-    forged(path, machine(), new_mark())
+    forge(path, machine(), new_mark())
     written = []
     monkeypatch.setattr(Claim, "_create", lambda self, path: written.append(path))
     with Claim(path, while_alive=True) as mine:
@@ -181,7 +181,7 @@ def test_what_a_killed_process_left_is_swept_and_nothing_else(path, name, here, 
     space, pid, started, unique = new_mark().split(":")
     mark = f"{space}:{pid}:{started if alive else 1}:{unique}"
     left = path.with_name(name)
-    forged(left, machine() if here else "another-machine", mark, age_s)
+    forge(left, machine() if here else "another-machine", mark, age_s)
     sweep_claims(path.parent.parent, "*/*", re.compile("[^/]+/x"))
     assert [*path.parent.iterdir()] == ([left] if stays else [])
 

@@ -11,7 +11,7 @@ from xmcbench.storage.locks import exclusive, hold_shared
 
 
 def free(path):
-    """Whether nobody holds the lock."""
+    """Try the lock; False where somebody holds it."""
     with exclusive(path, wait=False) as claim:
         return claim.held
 

@@ -68,7 +68,7 @@ def test_the_digest_is_of_the_structure_on_any_machine():
         (np.array([0, 1, 2, 3]), PAIRS.indices),
         (np.array([0, 2, 2, 3, 3]), PAIRS.indices),
     ]
-    assert len({expected, *(pairs_digest(*each) for each in others)}) == 4
+    assert len({expected, *(pairs_digest(*arguments) for arguments in others)}) == 4
 
 
 def test_few_pairs_are_read_with_small_numbers(tmp_path):

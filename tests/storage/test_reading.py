@@ -15,13 +15,13 @@ from xmcbench.storage.reading import FLAG, VARIABLE, Unreadable, open_regular, r
 def test_a_pipe_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for read in (read_bytes, read_text, open_regular, read_arrays):
-        thread = threading.Thread(target=_refused, args=(read, tmp_path / "pipe"), daemon=True)
+        thread = threading.Thread(target=_refuse, args=(read, tmp_path / "pipe"), daemon=True)
         thread.start()
         thread.join(20)
         assert not thread.is_alive(), read
 
 
-def _refused(read, path):
+def _refuse(read, path):
     with pytest.raises(Unreadable, match="not a regular file"):
         read(path)
 

@@ -42,7 +42,7 @@ REFUSED = {
 def run(tmp_path, own_cache):
     """Run the command line: what it printed on stderr, its seconds, and its highest memory in bytes."""
 
-    def ended(*words):
+    def run_until_end(*words):
         start = time.monotonic()
         with (tmp_path / "stderr").open("wb") as stream:
             command = [sys.executable, "-c", PEAK, str(tmp_path / "peak"), *map(str, words)]
@@ -51,7 +51,7 @@ def run(tmp_path, own_cache):
         peak = int((tmp_path / "peak").read_text()) << 10
         return (tmp_path / "stderr").read_text(), time.monotonic() - start, peak
 
-    return ended
+    return run_until_end
 
 
 def case(name, tmp_path):

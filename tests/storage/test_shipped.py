@@ -1,4 +1,4 @@
-"""Where folders that come with xmcbench are found, in a checkout and in an installed package."""
+"""Folders that come with xmcbench, found in a checkout and in an installed package."""
 
 import sysconfig
 

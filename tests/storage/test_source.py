@@ -64,7 +64,7 @@ def digests(write):
     return compute
 
 
-def differing(before, after):
+def find_differences(before, after):
     return [place for place, (one, other) in enumerate(zip(before, after, strict=True)) if one != other]
 
 
@@ -85,7 +85,7 @@ def test_a_changed_constant_counts_for_what_imports_it(digests, changed, which):
     """At any depth, and inside functions; importing a module runs the packages above it."""
     before = digests()
     after = digests({changed: PACKAGE[changed].replace("1", "2") if PACKAGE[changed] else "x = 1\n"})
-    assert differing(before, after) == which
+    assert find_differences(before, after) == which
 
 
 @pytest.mark.parametrize("place", ["rooms/near.py", "rooms/inner/__init__.py", "rooms/inner/far.py", "rooms/deep.py"])
@@ -98,12 +98,12 @@ def test_relative_imports_count_too(digests, place):
     }
     before = digests(relative)
     after = digests({**relative, place: {**PACKAGE, **relative}[place] + "CHANGED = True\n"})
-    assert differing(before, after) == ([0, 1] if place == "rooms/deep.py" else [0])
+    assert find_differences(before, after) == ([0, 1] if place == "rooms/deep.py" else [0])
 
 
 def test_a_folder_without_an_init_file_is_a_package_too(digests):
     bare = {"one.py": "from pack.bare import inside\nclass One: ...\n", "bare/inside.py": "x = 1\n"}
-    assert differing(digests(bare), digests({**bare, "bare/inside.py": "x = 2\n"})) == [0]
+    assert find_differences(digests(bare), digests({**bare, "bare/inside.py": "x = 2\n"})) == [0]
 
 
 FULL = '''"""A module."""
@@ -169,7 +169,7 @@ def test_what_changes_no_result_changes_no_digest(digests, change):
 @pytest.mark.parametrize("change", OTHER)
 def test_what_may_change_a_result_changes_the_digest(digests, change):
     before = digests({"one.py": FULL})
-    assert differing(before, digests({"one.py": FULL.replace(*OTHER[change])})) == [0]
+    assert find_differences(before, digests({"one.py": FULL.replace(*OTHER[change])})) == [0]
 
 
 def test_a_module_imported_for_types_alone_does_not_count(digests):
@@ -193,10 +193,10 @@ def test_files_that_a_class_declares_count(digests, tmp_path):
     files = {"table.txt": "1", "rooms/data.bin": "1"}
     before = digests({**declared, **files})
     for changed in files:
-        assert differing(before, digests({**declared, **files, changed: "2"})) == [0]
-    assert differing(before, digests({"one.py": declared["one.py"].replace("'table.txt', ", "")})) == [0]
+        assert find_differences(before, digests({**declared, **files, changed: "2"})) == [0]
+    assert find_differences(before, digests({"one.py": declared["one.py"].replace("'table.txt', ", "")})) == [0]
     inherited = {**declared, "two.py": "from pack.one import One\nclass Two(One): ...\n"}
-    assert differing(digests(inherited), digests({**inherited, **files, "table.txt": "2"})) == [0, 1]
+    assert find_differences(digests(inherited), digests({**inherited, **files, "table.txt": "2"})) == [0, 1]
     (tmp_path / "pack" / "table.txt").unlink()
     with pytest.raises(OSError, match=r"table\.txt"):
         source_of(sys.modules["pack.one"].One)
@@ -284,7 +284,7 @@ def test_a_module_that_does_not_parse_counts_as_it_is(digests, content):
     """A listing of methods has to survive it, and a change of it is a change."""
     late = {"two.py": "class Two:\n    def fit(self):\n        from pack import broken\n"}
     before = digests({**late, "broken.py": content.format(1)})
-    assert differing(before, digests({**late, "broken.py": content.format(22)})) == [1]
+    assert find_differences(before, digests({**late, "broken.py": content.format(22)})) == [1]
 
 
 def test_a_deep_module_counts_with_what_it_imports(digests):
@@ -293,9 +293,9 @@ def test_a_deep_module_counts_with_what_it_imports(digests):
     deep = "from pack import far\nx = 1\nif x == -1:\n    y = 0\n" + chain
     late = {"two.py": "class Two:\n    def fit(self):\n        from pack import deep\n", "far.py": "z = 1\n"}
     before = digests({**late, "deep.py": deep})
-    assert differing(before, digests({**late, "deep.py": deep + "# a comment\n"})) == []
-    assert differing(before, digests({**late, "deep.py": deep.replace("y = 999", "y = 9")})) == [1]
-    assert differing(before, digests({**late, "deep.py": deep, "far.py": "z = 2\n"})) == [1]
+    assert find_differences(before, digests({**late, "deep.py": deep + "# a comment\n"})) == []
+    assert find_differences(before, digests({**late, "deep.py": deep.replace("y = 999", "y = 9")})) == [1]
+    assert find_differences(before, digests({**late, "deep.py": deep, "far.py": "z = 2\n"})) == [1]
 
 
 PLUGIN = """
@@ -428,15 +428,15 @@ def test_what_was_read_for_one_object_serves_the_next(write, tmp_path, monkeypat
         )
     plugins = [from_file(tmp_path / folder / "own.py")[0].method for folder in "ab"]
     objects = [One, Two, *plugins, One]
-    alone = [source_of(each) for each in objects]
+    alone = [source_of(value) for value in objects]
     read = []
     monkeypatch.setattr(
         source, "syntax_of", lambda file, *rest, real=source.syntax_of: read.append(file) or real(file, *rest)
     )
     sources = Sources()
-    assert [sources.of(each) for each in objects] == alone
+    assert [sources.of(value) for value in objects] == alone
     assert len(read) == len({*read})
-    assert len({each.digest for each in alone}) == 4
+    assert len({found.digest for found in alone}) == 4
 
 
 def test_versions_are_part_of_the_key_of_an_artifact_and_not_of_a_source(write, tmp_path, monkeypatch):
@@ -463,8 +463,8 @@ def test_the_key_of_an_artifact_has_the_source_of_all_that_is_used(write, tmp_pa
         return [store.get("kind", {}, build).name, store.get("kind", {}, build, uses=(One(),)).name]
 
     before = folders()
-    assert differing(before, folders({"rooms/shared.py": "def helper():\n    return 2\n"})) == [1]
-    assert differing(before, folders({"util.py": "def build(folder):\n    return 2\n"})) == [0, 1]
+    assert find_differences(before, folders({"rooms/shared.py": "def helper():\n    return 2\n"})) == [1]
+    assert find_differences(before, folders({"util.py": "def build(folder):\n    return 2\n"})) == [0, 1]
 
 
 def test_the_key_of_an_artifact_has_the_source_of_a_function_with_arguments(write, tmp_path):

@@ -8,7 +8,7 @@ from xmcbench.storage.locks import temporary_name
 from xmcbench.storage.temporary import folder_in, scratch, temporary_path
 
 
-def killed(target="", prefix="."):
+def dead_name(target="", prefix="."):
     """Return a temporary name of a process that is gone: there is no number so high."""
     return temporary_name(target, prefix).replace(f"-{os.getpid()}-", "-99999999-")
 
@@ -20,32 +20,32 @@ def _fresh(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 
-def scratched(_):
+def make_scratch(_):
     with scratch():
         pass
 
 
-def made_inside(folder):
+def make_inside(folder):
     with folder_in(folder):
         pass
 
 
-def made_beside(folder):
+def make_beside(folder):
     with atomic_folder(folder / "made"):
         pass
 
 
-def written(folder):
+def write_file(folder):
     write_text(folder / "made", "text")
 
 
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (scratched, killed(prefix="xmcbench-")),
-        (made_inside, killed()),
-        (made_beside, killed("other")),
-        (written, killed("other")),
+        (make_scratch, dead_name(prefix="xmcbench-")),
+        (make_inside, dead_name()),
+        (make_beside, dead_name("other")),
+        (write_file, dead_name("other")),
     ],
     ids=["scratch", "inside", "beside", "file"],
 )
@@ -54,7 +54,7 @@ def test_whoever_makes_the_next_one_removes_what_was_left(tmp_path, make, name):
     (left / "inner").mkdir(parents=True)
     busy = temporary_path(tmp_path / "busy")
     busy.touch()
-    others = {tmp_path / name for name in (".other.tmp", killed().replace("-99999999-", "-x-"), "xmcbench-results")}
+    others = {tmp_path / name for name in (".other.tmp", dead_name().replace("-99999999-", "-x-"), "xmcbench-results")}
     for path in others:
         path.touch()
     temporary._swept.clear()

@@ -25,10 +25,10 @@ def test_arrays_come_back_as_they_were(tmp_path_factory, given_):
     assert (folder / "a.safetensors").read_bytes() == (folder / "b.safetensors").read_bytes()
     found = load_arrays(folder / "a.safetensors")
     assert set(found) == set(given_)
-    for name, each in given_.items():
-        assert found[name].shape == each.shape
-        assert found[name].dtype == each.dtype.newbyteorder("=")
-        assert np.array_equal(found[name], each, equal_nan=each.dtype.kind == "f")
+    for name, array in given_.items():
+        assert found[name].shape == array.shape
+        assert found[name].dtype == array.dtype.newbyteorder("=")
+        assert np.array_equal(found[name], array, equal_nan=array.dtype.kind == "f")
 
 
 def test_any_layout_and_what_numpy_takes_for_an_array(tmp_path):

@@ -35,7 +35,7 @@ def served(tmp_path):
         thread.join()
 
 
-def archived(runs, name, inside):
+def pack(runs, name, inside):
     path = runs.parent / name
     if path.suffix == ".zip":
         with zipfile.ZipFile(path, "w") as archive:
@@ -49,7 +49,7 @@ def archived(runs, name, inside):
 @pytest.mark.parametrize("name", ["a.tar.gz", "a.tgz", "a.tar", "a.zip"])
 @pytest.mark.parametrize("inside", ["", "sent/"])
 def test_folders_archives_and_addresses_hold_the_same(runs, served, name, inside):
-    path = archived(runs, name, inside)
+    path = pack(runs, name, inside)
     with runs_folders([str(runs), str(path), f"{served}/{name}"]) as found:
         assert found[0] == runs
         for folder in found:
@@ -61,7 +61,7 @@ def test_folders_archives_and_addresses_hold_the_same(runs, served, name, inside
 
 def test_what_holds_no_records_is_refused(tmp_path, served):
     (tmp_path / "empty").mkdir()
-    archived(tmp_path / "empty", "empty.tar", "")
+    pack(tmp_path / "empty", "empty.tar", "")
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
         archive.writestr("other/r.json", "{}")
     for source, error, said in (

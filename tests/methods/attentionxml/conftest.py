@@ -35,8 +35,8 @@ def network():
         torch.manual_seed(seed)
         vectors = np.random.default_rng(seed).standard_normal((9, 5)).astype(np.float32)
         made = AttentionNetwork(vectors, nodes, 4, connected, dropouts)
-        for name, each in made.named_parameters():
-            torch.nn.init.normal_(each, std=2.0 if name.startswith("attention") else 0.7)
+        for name, parameter in made.named_parameters():
+            torch.nn.init.normal_(parameter, std=2.0 if name.startswith("attention") else 0.7)
         return made.eval()
 
     return make

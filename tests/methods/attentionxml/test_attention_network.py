@@ -98,8 +98,8 @@ def test_gradients_are_those_of_differences(network, texts):
 def test_dropout_of_word_vectors_and_of_states(network, texts):
     made = network(3, dropouts=(0.25, 0.75)).train()
     kept = {}
-    for place, each in enumerate(made.dropouts):
-        each.register_forward_hook(lambda _, given, made, place=place: kept.update({place: (given[0], made)}))
+    for place, dropout in enumerate(made.dropouts):
+        dropout.register_forward_hook(lambda _, given, made, place=place: kept.update({place: (given[0], made)}))
     many = np.tile(np.arange(5), 100)
     made(*texts.pad(many))
     for place, (width, share) in enumerate([(5, 0.25), (8, 0.75)]):
@@ -117,8 +117,8 @@ def test_a_level_starts_from_the_one_above_but_for_its_attention(network, texts)
         assert torch.equal(value, expected), name
     before = above(*texts.pad(np.arange(5))).detach().clone()
     with torch.no_grad():
-        for each in made.parameters():
-            each.add_(1)
+        for parameter in made.parameters():
+            parameter.add_(1)
     assert torch.equal(above(*texts.pad(np.arange(5))), before)
 
 

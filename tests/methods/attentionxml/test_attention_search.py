@@ -20,7 +20,7 @@ def below(*parents):
 
 #: Three nodes, then six (their children lie apart), then ten labels.
 TREE = [below(0, 0, 0), below(0, 1, 2, 0, 1, 0), below(5, 0, 0, 1, 2, 3, 3, 4, 5, 5)]
-PARENTS = [each.toarray().argmax(axis=0) for each in TREE]
+PARENTS = [level.toarray().argmax(axis=0) for level in TREE]
 
 
 def test_children_as_a_table():
@@ -35,10 +35,12 @@ def test_kept_nodes_have_k_labels_whichever_they_are(beam, k):
     for place, children in enumerate(TREE[1:]):
         sizes = np.diff(children.indptr)
         assert min(beam, len(sizes)) <= kept[place] <= len(sizes)
-        assert all(sum(sizes[list(each)]) >= kept[place + 1] for each in combinations(range(len(sizes)), kept[place]))
+        assert all(
+            sum(sizes[list(chosen)]) >= kept[place + 1] for chosen in combinations(range(len(sizes)), kept[place])
+        )
         if kept[place] > beam:  # one less would not do
             fewer = combinations(range(len(sizes)), kept[place] - 1)
-            assert min(sum(sizes[list(each)]) for each in fewer) < kept[place + 1]
+            assert min(sum(sizes[list(chosen)]) for chosen in fewer) < kept[place + 1]
 
 
 def test_a_tree_with_one_level_keeps_k_labels():
@@ -48,7 +50,10 @@ def test_a_tree_with_one_level_keeps_k_labels():
 
 def probabilities(networks, texts):
     with torch.no_grad():
-        return [each(*texts.pad(np.arange(len(texts)))).sigmoid().numpy().astype(np.float64) for each in networks]
+        return [
+            node_network(*texts.pad(np.arange(len(texts)))).sigmoid().numpy().astype(np.float64)
+            for node_network in networks
+        ]
 
 
 def test_scores_are_the_products_along_the_paths(network, texts):
@@ -65,7 +70,7 @@ def literal_beam(chances, beams, row):
     kept = {0: 1.0}
     for chance, parents, beam in zip(chances, PARENTS, beams, strict=True):
         scores = {node: kept[parent] * chance[row, node] for node, parent in enumerate(parents) if parent in kept}
-        kept = dict(sorted(scores.items(), key=lambda each: -each[1])[:beam])
+        kept = dict(sorted(scores.items(), key=lambda item: -item[1])[:beam])
     return kept
 
 
@@ -101,8 +106,8 @@ def test_a_network_in_training_is_evaluated_and_goes_on_in_training(network, tex
 
 def test_products_too_small_for_a_float_are_stored(network, texts):
     networks = [network(size, seed) for seed, size in enumerate((3, 6, 10))]
-    for each in networks:
-        torch.nn.init.constant_(each.output.bias, -60.0)
+    for node_network in networks:
+        torch.nn.init.constant_(node_network.output.bias, -60.0)
     found = rank_labels(networks, TREE, texts, 100, 100)
     assert found.nnz == 50
     assert found.data.min() > 0

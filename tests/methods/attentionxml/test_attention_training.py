@@ -56,7 +56,7 @@ def test_a_short_list_keeps_the_own_nodes(network, texts):
     # The third place goes to one of two equals.
     drawn = [level_loss(made, texts, LEVEL, guesses(*[[0, -1]] * 5), 3, seed, np.array([4])) for seed in range(9)]
     either = {round(literal_loss(logits, [4, 5, other], {4}), 3) for other in (0, 1)}
-    assert {round(float(each.detach()), 3) for each in drawn} == either
+    assert {round(float(loss.detach()), 3) for loss in drawn} == either
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def trained(network, texts):
 
 def test_training_lowers_the_loss(trained):
     made, curve = trained(15, rate=0.03, dropouts=(0.0, 0.0))
-    assert [each[0] for each in curve] == [3 * (epoch + 1) for epoch in range(15)]
+    assert [point[0] for point in curve] == [3 * (epoch + 1) for epoch in range(15)]
     assert curve[-1][1] < 0.6 * curve[0][1]
     assert not made.training
 
@@ -88,7 +88,7 @@ def test_weights_are_the_mean_of_the_last_epochs(trained, averaged, ends):
     found = trained(4, averaged)[0].state_dict()
     kept = [trained(end)[0].state_dict() for end in ends]
     for name, value in found.items():
-        np.testing.assert_allclose(value, sum(each[name] for each in kept) / len(kept), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(value, sum(weights[name] for weights in kept) / len(kept), rtol=1e-4, atol=1e-6)
     if len(ends) > 1:
         assert not torch.equal(found["attention.weight"], kept[-1]["attention.weight"])
 
@@ -111,19 +111,19 @@ def test_padding_trains_no_node(network, texts, monkeypatch):
     level, guessed = Level(CHILDREN, labels), guesses([0], [1], [1], [1], [1])
     original = shortlist
 
-    def trained(padding):
-        def padded(*arguments):
+    def train_padded(padding):
+        def pad_shortlist(*arguments):
             nodes, shares = original(*arguments)
             widths = (0, 0), (0, padding)
             return np.pad(nodes, widths, constant_values=-1), np.pad(shares, widths)
 
-        monkeypatch.setattr("xmcbench.methods.attentionxml.network.shortlist", padded)
+        monkeypatch.setattr("xmcbench.methods.attentionxml.network.shortlist", pad_shortlist)
         made = network(6)
         loss_of = partial(level_loss, made, texts, level, guessed, 6, 0)
         train(made, loss_of, 5, batch=1, epochs=3, rate=0.05, averaged=0, seed=0)
         return made.state_dict()
 
-    found, padded = trained(0), trained(3)
+    found, padded = train_padded(0), train_padded(3)
     for name, value in found.items():
         # A product of another width may be rounded in another way; a moved node would differ by about the rate.
         torch.testing.assert_close(value, padded[name], rtol=1e-4, atol=1e-5, msg=name)
@@ -134,7 +134,7 @@ def test_padding_trains_no_word(network, monkeypatch):
     words = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7], np.int32)
     texts, original = Sequences(np.array([0, 3, 4, 9, 10, 16]), words), Sequences.pad
 
-    def trained(padding):
+    def train_padded(padding):
         def pad(self, rows):
             found, lengths = original(self, rows)
             return np.pad(found, ((0, 0), (0, padding)), mode="edge"), lengths
@@ -151,6 +151,6 @@ def test_padding_trains_no_word(network, monkeypatch):
             assert (before != after) == own
         return made.state_dict()
 
-    found, padded = trained(0), trained(4)
+    found, padded = train_padded(0), train_padded(4)
     for name, value in found.items():
         torch.testing.assert_close(padded[name], value, rtol=1e-4, atol=1e-5)

@@ -30,7 +30,7 @@ def learnable():
     chosen = [sorted(rng.choice(24, rng.integers(1, 3), replace=False)) for _ in range(200)]
     texts = []
     for labels in chosen:
-        words = [f"w{each}" for each in rng.integers(0, 40, 6)] + [f"name{label}" for label in labels]
+        words = [f"w{word}" for word in rng.integers(0, 40, 6)] + [f"name{label}" for label in labels]
         texts.append(" ".join(rng.permutation(words)))
     rows = np.repeat(np.arange(200), [len(labels) for labels in chosen])
     pairs = csr_matrix((np.ones(len(rows), np.float32), (rows, np.concatenate(chosen))), shape=(200, 24))
@@ -98,15 +98,15 @@ def test_equal_runs_are_equal_and_what_changes_them(run, learnable):
 def test_each_level_starts_from_the_one_above(run, monkeypatch):
     started = []
 
-    def watched(network, above):
+    def watch(network, above):
         original(network, above)
-        weights = [{name: value.clone() for name, value in each.state_dict().items()} for each in (network, above)]
+        weights = [{name: value.clone() for name, value in model.state_dict().items()} for model in (network, above)]
         started.append((network.nodes, above.nodes, above.training, *weights))
 
     original = AttentionNetwork.start_from
-    monkeypatch.setattr(AttentionNetwork, "start_from", watched)
+    monkeypatch.setattr(AttentionNetwork, "start_from", watch)
     _, method = run(epochs=2, height=2)
-    assert [each[:3] for each in started] == [(16, 8, False), (24, 16, False)]
+    assert [start[:3] for start in started] == [(16, 8, False), (24, 16, False)]
     networks, _ = method._trees[0]
     for (_, _, _, own, given), above in zip(started, networks, strict=False):
         for name, value in above.state_dict().items():
@@ -122,14 +122,14 @@ def test_a_level_is_trained_on_what_the_one_above_ranks_first(run, monkeypatch):
         seeds.add(rest[0])
         return level_loss(network, texts, level, guessed, size, *rest)
 
-    def noted(*values):
+    def note(*values):
         asked.append(values[2:])
         ranked.append(ranked_nodes(*values))
         return ranked[-1]
 
     level_loss, ranked_nodes = network.level_loss, search.rank_nodes
     monkeypatch.setattr(network, "level_loss", loss)
-    monkeypatch.setattr(search, "rank_nodes", noted)
+    monkeypatch.setattr(search, "rank_nodes", note)
     run(epochs=1, height=2, beam=3)
     by_level = {clusters: (guessed, size) for clusters, guessed, size in handed}
     assert by_level[8] == (None, 8)
@@ -203,7 +203,7 @@ def test_a_text_without_a_known_word(run, learnable):
 
 @pytest.mark.parametrize("known", [[], [(3, 2)], [(3, 2), (3, 4)], [(0, 1), (5, 1)], [(0, 1), (5, 2), (7, 2)]])
 def test_hardly_any_pairs(run, known):
-    rows, columns = ([each[i] for each in known] for i in (0, 1))
+    rows, columns = ([pair[i] for pair in known] for i in (0, 1))
     pairs = csr_matrix((np.ones(len(known), np.float32), (rows, columns)), shape=(160, 24))
     found, method = run(pairs=pairs, k=30, epochs=1)
     assert {*found.indices.ravel().tolist()} == {-1, *columns}
@@ -245,7 +245,11 @@ def test_sizes_of_the_paper_make_the_layers_of_the_paper():
     values = AttentionXML(**AttentionXML.presets["paper"]).parameters()
     connected = values["connected"], values["connected_second"]
     made = AttentionNetwork(np.zeros((4, 300), np.float32), 3, values["hidden"], connected, (0.2, 0.5))
-    assert [tuple(each.weight.shape) for each in (*made.connected, made.output)] == [(512, 1024), (256, 512), (1, 256)]
+    assert [tuple(layer.weight.shape) for layer in (*made.connected, made.output)] == [
+        (512, 1024),
+        (256, 512),
+        (1, 256),
+    ]
     words = Sequences(np.array([0, 2]), np.array([1, 2], np.int32))
     assert made(*words.pad(np.array([0]))).shape == (1, 3)
 

@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 from xmcbench.methods.label_tree.tree import shallow_levels
 
 
-def known_pairs(instances, labels):
+def make_pairs(instances, labels):
     """Pairs that leave no label and no instance without one, and features that tell the labels."""
     rng = np.random.default_rng(0)
     dense = rng.random((instances, labels)) < 2 / labels
@@ -32,9 +32,9 @@ def known_pairs(instances, labels):
     ],
 )
 def test_levels_of_a_shallow_tree(labels, branches, leaf, height, sizes):
-    X, pairs = known_pairs(60, labels)
+    X, pairs = make_pairs(60, labels)
     found = shallow_levels(X, pairs, branches=branches, leaf=leaf, height=height, seed=0)
-    assert [each.clusters for each in found] == sizes
+    assert [level.clusters for level in found] == sizes
     above = 1
     for level in found:
         assert level.children.shape == (above, level.clusters)

@@ -26,11 +26,11 @@ def asked(monkeypatch):
     """The candidates of each training of classifiers: those near to a document, and those drawn at random."""
     found = []
 
-    def watched(documents, start, candidates, true, *rest, **options):
+    def watch(documents, start, candidates, true, *rest, **options):
         found.append((candidates, true))
         return fit_classifiers(documents, start, candidates, true, *rest, **options)
 
-    monkeypatch.setattr(training, "fit_classifiers", watched)
+    monkeypatch.setattr(training, "fit_classifiers", watch)
     return found
 
 
@@ -46,7 +46,7 @@ def test_clusters_hold_what_is_alike():
     topics = np.repeat(np.arange(4), 5)[np.random.default_rng(0).permutation(20)]
     vectors = csr_matrix(np.eye(4, dtype=np.float32)[topics] + 0.01)
     found = cluster_evenly(vectors, 4, 0)
-    assert {frozenset(topics[found == cluster]) for cluster in range(4)} == {frozenset([each]) for each in range(4)}
+    assert {frozenset(topics[found == cluster]) for cluster in range(4)} == {frozenset([topic]) for topic in range(4)}
     assert np.array_equal(found, cluster_evenly(vectors, 4, 0))
 
 
@@ -92,11 +92,11 @@ def test_documents_have_the_clusters_of_their_labels():
 def test_frequent_labels_weigh_no_more_in_a_smoothed_one(monkeypatch):
     given = []
 
-    def watched(vectors, *_):
+    def watch(vectors, *_):
         given.append(vectors.toarray())
         return np.zeros(vectors.shape[0], np.int64)
 
-    monkeypatch.setattr(surrogate, "cluster_evenly", watched)
+    monkeypatch.setattr(surrogate, "cluster_evenly", watch)
     pairs = csr_matrix(np.array([[1, 1, 0, 0], *[[1, 0, 0, 0]] * 9, [0, 0, 1, 1]], np.float32))
     bags = Bags(np.arange(12), np.array([0, *[1] * 9, 2]), np.ones(11, np.float32))
     surrogate_pairs(bags, pairs, 3, clusters=2, walk=20, restart=0.2, kept=4, seed=0)
@@ -134,7 +134,7 @@ def test_score_is_the_fusion_of_classifier_and_nearness(fitted, corpus):
     assert len(set(found.indices[0])) == 7
     for label, score in zip(found.indices[0], found.scores[0], strict=True):
         mean = documents[known[:, label] > 0].sum(axis=0)
-        votes = sum(cosines[each] ** 2 for each in near if known[each, label]) / sum(cosines[near] ** 2)
+        votes = sum(cosines[row] ** 2 for row in near if known[row, label]) / sum(cosines[near] ** 2)
         nearness = 0.2 * (query @ mean / np.linalg.norm(mean)) + 0.8 * votes
         classifier = 20.0 * (query @ method._classifiers[0][label] - 0.5)
         expected = 0.3 / (1 + math.exp(-classifier)) + 0.7 / (1 + math.exp(-nearness))
@@ -150,17 +150,17 @@ def test_the_encoder_is_trained_on_surrogates_by_cross_entropy(fitted, corpus, m
         found.append((rows, float(loss_of(rows).detach()), parts[-1][0]))
         return []
 
-    def watched(*arguments, **options):
+    def watch(*arguments, **options):
         given.append(surrogate_pairs(*arguments, **options))
         return given[-1]
 
     monkeypatch.setattr(training, "train", once)
-    monkeypatch.setattr(surrogate, "surrogate_pairs", watched)
+    monkeypatch.setattr(surrogate, "surrogate_pairs", watch)
     raw_X, raw_Y, pairs, _ = corpus
     method = fitted(Astec, raw_X, raw_Y, pairs, **(SMALL | {"dropout": 0.0, "batch": 20, "classifier_epochs": 0}))
     (rows, loss, head), *_ = found
     true = given[0].toarray()
-    weight, bias = (each.detach().numpy() for each in (head.weight, head.bias))
+    weight, bias = (parameter.detach().numpy() for parameter in (head.weight, head.bias))
     np.testing.assert_allclose(1 / (1 + np.exp(-bias)), true.mean(axis=0), rtol=1e-4)
     documents = method._encoder.embed(method._tokens.bags(raw_X.take(np.flatnonzero(np.diff(pairs.indptr)))))
     expected = 0.0
@@ -175,11 +175,11 @@ def test_the_encoder_is_trained_on_surrogates_by_cross_entropy(fitted, corpus, m
 def test_classifiers_are_trained_by_cross_entropy(fitted, corpus, monkeypatch):
     given = []
 
-    def watched(documents, start, candidates, true, loss, **options):
+    def watch(documents, start, candidates, true, loss, **options):
         given.append((loss, options["dropout"], options["rate"]))
         return fit_classifiers(documents, start, candidates, true, loss, **options)
 
-    monkeypatch.setattr(training, "fit_classifiers", watched)
+    monkeypatch.setattr(training, "fit_classifiers", watch)
     raw_X, raw_Y, pairs, _ = corpus
     fitted(Astec, raw_X, raw_Y, pairs, scale=7.0, classifier_dropout=0.25, classifier_rate=0.004, **SMALL)
     cosines = torch.tensor([0.9, -0.2, 0.4], requires_grad=True)
@@ -205,7 +205,7 @@ def literal_ranking(method, query, k, own=None, classifiers=()):
         votes = sum(max(0, cosines[row]) ** 2 for row in neighbors if pairs[row, label]) / total if total else 0
         scores[label] = (1 - method.votes) * (query @ near.means[label]) + method.votes * votes
         if classifiers:
-            sigmas = [1 / (1 + math.exp(-method.scale * (query @ each[label] - 0.5))) for each in classifiers]
+            sigmas = [1 / (1 + math.exp(-method.scale * (query @ vectors[label] - 0.5))) for vectors in classifiers]
             nearness = 1 / (1 + math.exp(-scores[label]))
             scores[label] = method.fusion * sigmas[0] + (1 - method.fusion) * nearness + sum(sigmas[1:])
     return {label: scores[label] for label in sorted(scores, key=lambda label: -scores[label])[:k]}
@@ -281,7 +281,7 @@ def test_equal_documents_are_neighbors(fitted):
     method = fitted(Astec, raw_X, raw_Y, pairs, neighbors=3, shortlist=1, votes=1.0, **SMALL)
     found, _ = method._near.rank_documents(3, lambda _, __, nearness: nearness)
     first = [[label for label in (0, 1, 2, 3) if label != row][:3] for row in range(20)]
-    assert [sorted(each) for each in found.tolist()] == first
+    assert [sorted(rows) for rows in found.tolist()] == first
 
 
 def test_the_shortlist_has_labels_of_near_documents_too(fitted, corpus):
@@ -293,11 +293,11 @@ def test_the_shortlist_has_labels_of_near_documents_too(fitted, corpus):
     mean = int(np.argmax(method._near.means @ query))
     scored = []
 
-    def noted(_, labels, nearness):
+    def note(_, labels, nearness):
         scored.extend(labels.tolist())
         return nearness
 
-    Ranking(method._near, 1).of(query[None], noted)
+    Ranking(method._near, 1).of(query[None], note)
     assert sorted(scored) == sorted({*method._near.pairs[nearest].indices.tolist(), mean})
     assert (few.indices[0] >= 0).all()
 
@@ -328,7 +328,7 @@ def test_parts_are_the_whole(fitted, corpus, monkeypatch):
     embed = BagEncoder.embed
     monkeypatch.setattr(BagEncoder, "embed", lambda self, bags: embedded.append(len(bags)) or embed(self, bags))
     parts = [*method.predict_batches(new, 5)]
-    assert [len(each) for each in parts] == embedded == [8] * 15 + [1]
+    assert [len(part) for part in parts] == embedded == [8] * 15 + [1]
     found = TopK.joined(parts, 5)
     assert np.array_equal(found.indices, whole.indices)
     np.testing.assert_allclose(found.scores, whole.scores, rtol=1e-6)
@@ -380,11 +380,11 @@ def test_each_part_has_its_own_rate(fitted, corpus, monkeypatch):
 def test_surrogates_have_their_parameters(fitted, corpus, monkeypatch):
     given = []
 
-    def watched(*arguments, **options):
+    def watch(*arguments, **options):
         given.append(options)
         return surrogate_pairs(*arguments, **options)
 
-    monkeypatch.setattr(surrogate, "surrogate_pairs", watched)
+    monkeypatch.setattr(surrogate, "surrogate_pairs", watch)
     raw_X, raw_Y, pairs, _ = corpus
     values = {"surrogates": 2, "walk": 13, "restart": 0.35, "walk_labels": 4}
     method = fitted(Astec, raw_X, raw_Y, pairs, seed=5, **SMALL, **values)

@@ -86,7 +86,7 @@ BAGS = Bags(np.array([0, 2, 2, 5]), np.array([1, 4, 0, 1, 5]), np.array([0.6, 0.
 
 
 def test_encoder_equals_its_transcription(encoder):
-    table, weight, bias = (each.detach().numpy() for each in encoder.parameters())
+    table, weight, bias = (parameter.detach().numpy() for parameter in encoder.parameters())
     for row, found in enumerate(encoder.embed(BAGS)):
         inside = slice(BAGS.starts[row], BAGS.starts[row + 1])
         hidden = np.maximum(0, BAGS.weights[inside] @ table[BAGS.tokens[inside]])
@@ -152,7 +152,7 @@ def test_contrastive_loss_equals_its_transcription(threshold):
     found = contrastive_loss(*arguments, 0.9, 1.5, threshold)
     assert found.item() == pytest.approx(expected, rel=1e-9)
     assert torch.autograd.gradcheck(
-        lambda each: contrastive_loss(each, arguments[1], 0.9, 1.5, threshold), arguments[:1]
+        lambda values: contrastive_loss(values, arguments[1], 0.9, 1.5, threshold), arguments[:1]
     )
 
 
@@ -167,10 +167,10 @@ def test_chosen_products_and_their_gradients(n, m, d):
     torch.testing.assert_close(found, expected)
     gradients = torch.autograd.grad((expected * factors).sum(), (left, right))
     for wanted in [(left, right), (left,), (right,)]:
-        given = [each if any(each is one for one in wanted) else each.detach() for each in (left, right)]
+        given = [side if any(side is one for one in wanted) else side.detach() for side in (left, right)]
         found = select_products(every.detach(), *given, rows, columns)
-        for each, one in zip(wanted, torch.autograd.grad((found * factors).sum(), wanted), strict=True):
-            torch.testing.assert_close(one, gradients[0] if each is left else gradients[1])
+        for side, one in zip(wanted, torch.autograd.grad((found * factors).sum(), wanted), strict=True):
+            torch.testing.assert_close(one, gradients[0] if side is left else gradients[1])
 
 
 @pytest.mark.parametrize("negatives", [1, 2, 6])
@@ -191,7 +191,7 @@ def test_the_encoder_is_trained_on_the_hardest_documents_of_a_batch(fitted, monk
     values = SMALL | {"dropout": 0.0, "classifier_epochs": 0, "negatives": negatives, "c": 0.8, "d": 2.5}
     method = fitted(SiameseXML, raw_X, raw_Y, pairs, **values)
     ((rows, loss),) = found
-    anchors, others = (method._encoder.embed(method._tokens.bags(each)) for each in (raw_Y, raw_X))
+    anchors, others = (method._encoder.embed(method._tokens.bags(texts)) for texts in (raw_Y, raw_X))
     expected = 0.0
     for label in rows:
         expected -= math.log(0.8 * math.exp(2.5 * (anchors[label] @ others[documents[label]] - 1)))
@@ -237,13 +237,13 @@ def test_padding_trains_nothing():
     true = np.array([[True, False]] * 4)
     padding = np.full((4, 3), -1, np.int32)
 
-    def trained(candidates, truth):
+    def fit(candidates, truth):
         options = {"batch": 1, "epochs": 3, "rate": 0.05, "dropout": 0.3, "seed": 0, "device": "cpu"}
         loss = lambda cosines, positive: contrastive_loss(cosines, positive, 0.75, 3.0)  # noqa: E731
         return fit_classifiers(documents, np.eye(4, 5, dtype=np.float32), candidates, truth, loss, **options)
 
-    found, curve = trained(labels, true)
-    padded, padded_curve = trained(
+    found, curve = fit(labels, true)
+    padded, padded_curve = fit(
         np.concatenate([labels[:, :1], padding, labels[:, 1:], padding], axis=1),
         np.concatenate([true[:, :1], padding >= 0, true[:, 1:], padding >= 0], axis=1),
     )
@@ -322,12 +322,12 @@ def test_classifiers_learn_what_they_are_shown():
 def test_dropout_of_the_classifiers_leaves_out_values_of_documents(monkeypatch, dropout):
     seen = []
 
-    def watched(self, documents, *pairs):
+    def watch(self, documents, *pairs):
         seen.append(documents.clone())
         return forward(self, documents, *pairs)
 
     forward = Classifiers.forward
-    monkeypatch.setattr(Classifiers, "forward", watched)
+    monkeypatch.setattr(Classifiers, "forward", watch)
     documents = np.full((50, 400), 0.05, np.float32)
     labels, true = np.zeros((50, 1), np.int64), np.ones((50, 1), bool)
     start = np.eye(1, 400, dtype=np.float32)
@@ -348,7 +348,7 @@ def test_a_diverged_training_is_an_error():
 def test_shuffled_batches_hold_every_row_once():
     batches = shuffle(10, 4, 0)
     for epoch in (0, 1):
-        assert [len(each) for each in batches(epoch)] == [4, 3, 3]
+        assert [len(batch) for batch in batches(epoch)] == [4, 3, 3]
         assert sorted(np.concatenate(batches(epoch))) == list(range(10))
     assert not np.array_equal(batches(0)[0], batches(1)[0])
 
@@ -396,11 +396,11 @@ def test_another_value_gives_other_scores(fitted, corpus, other):
 def test_the_encoder_has_its_own_c_and_d(fitted, corpus, monkeypatch):
     seen = []
 
-    def watched(cosines, positive, c, d, threshold=0.0):
+    def watch(cosines, positive, c, d, threshold=0.0):
         seen.append((c, d, threshold))
         return contrastive_loss(cosines, positive, c, d, threshold)
 
-    monkeypatch.setattr(classifiers, "contrastive_loss", watched)
+    monkeypatch.setattr(classifiers, "contrastive_loss", watch)
     raw_X, raw_Y, pairs, _ = corpus
     values = {"c": 0.8, "d": 2.0, "classifier_c": 0.6, "classifier_d": 5.0, "threshold": 0.1}
     fitted(SiameseXML, raw_X, raw_Y, pairs, **SMALL, **values)
@@ -421,12 +421,12 @@ def test_the_seed_draws_the_documents(fitted, corpus, monkeypatch):
     raw_X, raw_Y, pairs, _ = corpus
     taken = {}
 
-    def watched(self, rows):
+    def watch(self, rows):
         taken.setdefault(seed, []).append(rows.tolist())
         return take(self, rows)
 
     take = Bags.take
-    monkeypatch.setattr(Bags, "take", watched)
+    monkeypatch.setattr(Bags, "take", watch)
     for seed in (3, 4):
         fitted(SiameseXML, raw_X, raw_Y, pairs, seed=seed, **SMALL)
     assert taken[3] != taken[4]
@@ -435,11 +435,11 @@ def test_the_seed_draws_the_documents(fitted, corpus, monkeypatch):
 def test_the_classifiers_have_batches_of_256(fitted, corpus, monkeypatch):
     batches = []
 
-    def watched(*arguments, batch, **options):
+    def watch(*arguments, batch, **options):
         batches.append(batch)
         return fit_classifiers(*arguments, batch=batch, **options)
 
-    monkeypatch.setattr(classifiers, "fit_classifiers", watched)
+    monkeypatch.setattr(classifiers, "fit_classifiers", watch)
     raw_X, raw_Y, pairs, _ = corpus
     fitted(SiameseXML, raw_X, raw_Y, pairs, **SMALL)
     assert batches == [256]
@@ -449,13 +449,13 @@ def test_a_label_is_trained_with_each_of_its_documents(fitted, monkeypatch):
     """Drawn again in each epoch: not always the first."""
     taken = []
 
-    def watched(self, rows):
+    def watch(self, rows):
         if len(self) == 6:
             taken.append(rows.tolist())
         return take(self, rows)
 
     take = Bags.take
-    monkeypatch.setattr(Bags, "take", watched)
+    monkeypatch.setattr(Bags, "take", watch)
     raw_X = Texts.from_lists(["red tea", "tea cup", "tea", "tea pot", "green tea", "blue sky"])
     pairs = csr_matrix(np.array([[1, 0]] * 5 + [[0, 1]], np.float32))
     fitted(SiameseXML, raw_X, Texts.from_lists(["tea", "sky"]), pairs, **(SMALL | {"epochs": 40}))
@@ -467,12 +467,12 @@ def test_a_label_is_trained_with_each_of_its_documents(fitted, monkeypatch):
 def test_learning_rates_reach_their_trainings(fitted, corpus, monkeypatch):
     rates = []
 
-    def watched(parts, *arguments, **options):
+    def watch(parts, *arguments, **options):
         rates.append([rate for _, rate in parts])
         return train(parts, *arguments, **options)
 
-    monkeypatch.setattr(network, "train", watched)
-    monkeypatch.setattr(classifiers, "train", watched)
+    monkeypatch.setattr(network, "train", watch)
+    monkeypatch.setattr(classifiers, "train", watch)
     raw_X, raw_Y, pairs, _ = corpus
     fitted(SiameseXML, raw_X, raw_Y, pairs, learning_rate=0.03, classifier_rate=0.002, **SMALL)
     assert rates == [[0.03], [0.002]]
@@ -494,7 +494,7 @@ def test_parts_are_the_whole(fitted, corpus, monkeypatch, approximate):
     monkeypatch.setattr("xmcbench.methods.siamesexml.ROWS", 8)
     monkeypatch.setattr(BagEncoder, "embed", lambda self, bags: embedded.append(len(bags)) or embed(self, bags))
     parts = [*method.predict_batches(new, 5)]
-    assert [len(each) for each in parts] == embedded == [8] * 15 + [1]
+    assert [len(part) for part in parts] == embedded == [8] * 15 + [1]
     found = TopK.joined(parts, 5)
     assert np.array_equal(found.indices, whole.indices)
     np.testing.assert_allclose(found.scores, whole.scores, rtol=1e-6)
@@ -514,12 +514,12 @@ def test_notes_say_how_shortlists_were_found(fitted, corpus):
 def test_score_is_the_fusion_of_embedding_and_classifier(fitted, corpus, monkeypatch, fusion):
     kept = []
 
-    def watched(documents, start, *rest, **options):
+    def watch(documents, start, *rest, **options):
         found = fit_classifiers(documents, start, *rest, **options)
         kept.append((start, found[0]))
         return found
 
-    monkeypatch.setattr(classifiers, "fit_classifiers", watched)
+    monkeypatch.setattr(classifiers, "fit_classifiers", watch)
     raw_X, raw_Y, pairs, new = corpus
     method = fitted(SiameseXML, raw_X, raw_Y, pairs, fusion=fusion, **SMALL)
     found = method.predict(new, k=7)
@@ -534,16 +534,16 @@ def test_own_documents_of_a_label_are_no_negatives(fitted, monkeypatch):
     """All documents have both labels: in a batch nothing is wrong, and only the positives cost."""
     counted = []
 
-    def watched(cosines, positive, *rest):
+    def watch(cosines, positive, *rest):
         counted.append(positive.tolist())
         return contrastive_loss(cosines, positive, *rest)
 
-    monkeypatch.setattr(classifiers, "contrastive_loss", watched)
+    monkeypatch.setattr(classifiers, "contrastive_loss", watch)
     raw_X, raw_Y = Texts.from_lists(["red tea", "green tea"]), Texts.from_lists(["red", "green"])
     values = SMALL | {"classifier_epochs": 0}
     fitted(SiameseXML, raw_X, raw_Y, csr_matrix(np.ones((2, 2), np.float32)), **values)
     assert counted
-    assert all(all(each) for each in counted)
+    assert all(all(row) for row in counted)
 
 
 @pytest.mark.parametrize("kind", [Astec, SiameseXML])

@@ -30,14 +30,14 @@ def test_the_rate_of_each_epoch(parts, monkeypatch, options, shares):
     used = []
     for kind in (torch.optim.SparseAdam, torch.optim.Adam):
 
-        def watched(self, *rest, kind=kind, step=kind.step):
+        def watch(self, *rest, kind=kind, step=kind.step):
             used.append((kind.__name__, self.param_groups[0]["lr"]))
             return step(self, *rest)
 
-        monkeypatch.setattr(kind, "step", watched)
+        monkeypatch.setattr(kind, "step", watch)
     train(parts, shuffle(4, 2, 0), loss_of(parts), epochs=4, seed=0, **options)
     for name, rate in (("SparseAdam", 0.3), ("Adam", 0.02)):
-        assert [each for kind, each in used if kind == name] == pytest.approx(np.repeat(shares, 2) * rate)
+        assert [applied for kind, applied in used if kind == name] == pytest.approx(np.repeat(shares, 2) * rate)
 
 
 def test_progress_is_reported(parts, monkeypatch):

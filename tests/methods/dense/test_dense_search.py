@@ -88,22 +88,22 @@ def test_each_machine_searches_its_queries(artifacts, monkeypatch, number):
     called = []
 
     def exchange(machines, rows, owned, identity):
-        called.append([each.tolist() for each in owned])
+        called.append([share.tolist() for share in owned])
         assert rows[owned[number]][:, :60].tolist() == expected.indices[owned[number]][:, :60].tolist()
         rows[:] = np.hstack([expected.indices, expected.scores.view(np.int32)])
 
     monkeypatch.setattr(distributed, "exchange", exchange)
 
-    def searched(worthwhile):
+    def search_all(worthwhile):
         monkeypatch.setitem(distributed.WORTHWHILE, "cpu", worthwhile)
         parts = distributed.search_on_machines(queries, items, 70, artifacts=artifacts, device="cpu", processes=1)
         return TopK.joined(parts, 70, len(queries))
 
-    for found in (searched(0), searched(10**9)):
+    for found in (search_all(0), search_all(10**9)):
         assert np.array_equal(found.indices, expected.indices)
         assert np.array_equal(found.scores, expected.scores)
     monkeypatch.setattr(distributed, "is_exact", lambda items, device: False)
-    searched(0)
+    search_all(0)
     assert called == [[[0], [1], []]], "neither a small search nor HNSW is shared"
 
 

@@ -40,8 +40,8 @@ def test_the_place_of_a_process(monkeypatch):
     ],
 )
 def test_an_environment_that_makes_no_sense(monkeypatch, name, value, message):
-    for each, told in TOLD.items():
-        monkeypatch.setenv(each, told)
+    for variable, told in TOLD.items():
+        monkeypatch.setenv(variable, told)
     if value is None:
         monkeypatch.delenv(name)
     else:

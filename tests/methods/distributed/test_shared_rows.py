@@ -47,7 +47,7 @@ def test_a_killed_process_is_one_error(tmp_path, monkeypatch):
     assert caught.value.hint == "out of memory? use fewer processes"
     assert not list(tmp_path.rglob("*.bin"))
     left = set(psutil.Process().children(recursive=True)) - before
-    assert not [each for each in left if "spawn_main" in " ".join(each.cmdline())]
+    assert not [process for process in left if "spawn_main" in " ".join(process.cmdline())]
 
 
 def test_a_failing_process_is_one_error():
@@ -80,7 +80,7 @@ def test_machines_with_other_processes_do_not_share_the_same_way():
     ]
     first = processes._summary(shape, dtype, owned, "rows")
     assert len({first, *(processes._summary(*other) for other in others)}) == 6
-    assert processes._summary(shape, dtype, [each.copy() for each in owned], "rows") == first
+    assert processes._summary(shape, dtype, [rows.copy() for rows in owned], "rows") == first
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -92,8 +92,8 @@ def _names_key(node: ast.AST) -> bool:
     if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
         return False
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    named = any(isinstance(each, ast.Name) and each.id in NAMES for each in targets)
-    return named and any(isinstance(each, ast.Dict) for each in ast.walk(node.value))
+    named = any(isinstance(target, ast.Name) and target.id in NAMES for target in targets)
+    return named and any(isinstance(child, ast.Dict) for child in ast.walk(node.value))
 
 
 class Stop(Exception):
@@ -117,7 +117,7 @@ def record(monkeypatch, stop_at: str = "") -> list[Made]:
     made: list[Made] = []
     original = artifacts._with_code
 
-    def noted(identity, *uses):
+    def note(identity, *uses):
         key = original(identity, *uses)
         frame = sys._getframe(1)
         kind, functions = frame.f_locals["kind"], set()
@@ -132,7 +132,7 @@ def record(monkeypatch, stop_at: str = "") -> list[Made]:
             raise Stop
         return key
 
-    monkeypatch.setattr(artifacts, "_with_code", noted)
+    monkeypatch.setattr(artifacts, "_with_code", note)
     return made
 
 

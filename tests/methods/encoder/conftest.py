@@ -111,7 +111,7 @@ def side_by_side():
             meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "RANK": "{rank}"}
         running = []
         for rank in "01":
-            own = {name: each.format(rank=rank) for name, each in (environment | meeting).items()}
+            own = {name: value.format(rank=rank) for name, value in (environment | meeting).items()}
             command = [sys.executable, str(script), *(str(word).format(rank=rank) for word in words)]
             running.append(subprocess.Popen(command, env={**os.environ, **own}, stderr=subprocess.PIPE, text=True))
         errors = [process.communicate(timeout=200)[1] for process in running]

@@ -46,11 +46,11 @@ def run(root, checkpoint, killed_at=None):
         notes.append(
             train_shared(artifacts, encoder, task, TrainingPlan(6, 1e-3, seed=seed, checkpoint_s=0.0), {}, "cpu")
         )
-        weights |= {f"{seed}/{name}": each for name, each in encoder.weights().items()}
-    return weights | embedded(artifacts, encoder, checkpoint), notes
+        weights |= {f"{seed}/{name}": array for name, array in encoder.weights().items()}
+    return weights | embed(artifacts, encoder, checkpoint), notes
 
 
-def embedded(artifacts, encoder, checkpoint):
+def embed(artifacts, encoder, checkpoint):
     """The vectors of texts in several batches, and their nearest neighbors."""
     lines = [f"the {a} sees {b} and {c}" * 3 for a in WORDS for b in WORDS for c in WORDS]
     store = TokenStore.of(artifacts, Texts.from_lists(lines), open_tokenizer(Path(checkpoint)), 32)

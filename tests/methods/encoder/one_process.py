@@ -24,8 +24,8 @@ def gradients(folder, checkpoint, kind):
     wrapped = accelerator.prepare_model(network) if context.processes > 1 else network
     losses = task.losses(1, wrapped, context)
     sum(losses.values()).backward()
-    found = {f"gradient of {name}": each.grad.numpy() for name, each in network.named_parameters()}
-    whole = {name: accelerator.reduce(each.detach(), "mean").numpy() for name, each in losses.items()}
+    found = {f"gradient of {name}": parameter.grad.numpy() for name, parameter in network.named_parameters()}
+    whole = {name: accelerator.reduce(loss.detach(), "mean").numpy() for name, loss in losses.items()}
     return whole | found | task.state()
 
 

@@ -42,7 +42,7 @@ def check(record, checkpoint):
 FRAMEWORKS = {"torch", "transformers", "tokenizers", "accelerate", "safetensors", "sentence_transformers", "faiss"}
 
 
-def imported(words, folder):
+def list_imports(words, folder):
     """Return the modules that a run of the command line imports, and its output."""
     command = [sys.executable, "-X", "importtime", "-m", "xmcbench", *map(str, words)]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
@@ -55,9 +55,9 @@ def test_zero_shot_and_planning_and_finished_cells_import_no_framework(inside, t
     backbones = {"sentbert": checkpoint(), "mpnet": checkpoint("mpnet")}
     sets = [word for method, backbone in backbones.items() for word in changes(method, backbone)]
     words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", ",".join(backbones), *sets, "--device", "cpu")
-    names, planned = imported([*words, "--dry-run"], tmp_path)
+    names, planned = list_imports([*words, "--dry-run"], tmp_path)
     assert "to run" in planned
-    everything, listed = imported(["run", "--dataset", tiny, "--setting", "ez", "--dry-run"], tmp_path)
+    everything, listed = list_imports(["run", "--dataset", tiny, "--setting", "ez", "--dry-run"], tmp_path)
     assert listed.count("to run") >= 5  # all methods, encoders among them
     first = inside(*words)
     assert first.returncode == 0, first.stderr
@@ -66,7 +66,7 @@ def test_zero_shot_and_planning_and_finished_cells_import_no_framework(inside, t
     for record in made:
         check(record, backbones[record["cell"]["method"]])
         assert "fine-tuning" not in record["notes"]
-    cached, shown = imported(words, tmp_path)
+    cached, shown = list_imports(words, tmp_path)
     assert shown == first.stdout
     for found in (names, everything, cached):
         assert "xmcbench.runner.plan" in found

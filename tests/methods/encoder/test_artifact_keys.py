@@ -43,7 +43,7 @@ def used(checkpoint, stories, store):
         if hasattr(method, "pretrain"):
             method.pretrained = method.pretrain(*stories[:2])
         method.fit(*stories[:2])
-        return [each for each in method.artifacts.used if each.startswith(f"{wanted}/")]
+        return [artifact for artifact in method.artifacts.used if artifact.startswith(f"{wanted}/")]
 
     return of
 
@@ -94,7 +94,7 @@ def test_where_a_checkpoint_comes_from_does_not_count(used, checkpoint, tmp_path
 
 
 def test_a_pre_training_of_another_architecture(checkpoint, other_heads, stories, store):
-    methods = [ICT(backbone=str(each), **TRAINING) for each in (checkpoint(), other_heads)]
+    methods = [ICT(backbone=str(folder), **TRAINING) for folder in (checkpoint(), other_heads)]
     for method in methods:
         method.artifacts = Artifacts(store)
     methods[1].pretrained = methods[0].pretrain(*stories[:2])

@@ -190,7 +190,7 @@ def snapshot(checkpoint, tmp_path):
 OTHERS = ("modules.json", "1_Pooling/config.json", "3_Dense/config.json")
 
 
-@pytest.mark.parametrize("missing", [OTHERS, *((each,) for each in OTHERS)])
+@pytest.mark.parametrize("missing", [OTHERS, *((name,) for name in OTHERS)])
 def test_a_part_of_a_model_is_not_a_model(hub, snapshot, missing):
     asked = hub()
     for name in missing:

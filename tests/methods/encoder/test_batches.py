@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from xmcbench.methods.encoder.batches import by_length, least_cost, pad_texts, split_step
 
-LENGTHS = st.lists(st.integers(0, 60), max_size=24).map(lambda each: np.array(each, np.int32))
+LENGTHS = st.lists(st.integers(0, 60), max_size=24).map(lambda lengths: np.array(lengths, np.int32))
 
 
 def test_batches_hold_every_row_once_within_the_budget():
@@ -32,7 +32,7 @@ def test_batches_of_least_cost_hold_every_row_once_within_the_budget(lengths, bu
 
 def cost(batches, lengths, launches):
     """Cost of batches: their tokens, padding included, in multiples of 8, and the launches of each."""
-    return sum(len(each) * max(8, -(-int(lengths[each].max()) // 8) * 8) + launches for each in batches)
+    return sum(len(batch) * max(8, -(-int(lengths[batch].max()) // 8) * 8) + launches for batch in batches)
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=9), st.integers(0, 500))
@@ -42,7 +42,7 @@ def test_no_other_cut_costs_less(lengths, launches):
     order = np.argsort(-lengths, kind="stable")
     cuts = itertools.product([False, True], repeat=len(order) - 1)
     every = (np.split(order, np.flatnonzero(chosen) + 1) for chosen in cuts)
-    least = min(cost(each, lengths, launches) for each in every)
+    least = min(cost(batches, lengths, launches) for batches in every)
     assert cost(least_cost(lengths, 10**6, launches), lengths, launches) == least
 
 
@@ -50,22 +50,22 @@ def test_no_other_cut_costs_less(lengths, launches):
 def test_a_full_batch_is_cut_as_by_length(length, budget, count, launches):
     lengths = np.full(count, length)
     found, expected = least_cost(lengths, budget, launches), by_length(lengths, budget)
-    assert [each.tolist() for each in found] == [each.tolist() for each in expected]
+    assert [batch.tolist() for batch in found] == [batch.tolist() for batch in expected]
 
 
 def test_full_batches_count_their_launches():
     """Four texts of 64 tokens fit into two batches of 128; with the four of 8, three batches are the fewest."""
     lengths = np.array([64, 8] * 4)
-    assert [lengths[each].tolist() for each in least_cost(lengths, 128, 1000)] == [[64, 64], [64, 64], [8] * 4]
+    assert [lengths[batch].tolist() for batch in least_cost(lengths, 128, 1000)] == [[64, 64], [64, 64], [8] * 4]
 
 
 def test_documents_and_titles_of_a_step():
     """Apart on a GPU as long as the padding would cost more than the launches; within the budget on the CPU."""
     lengths = np.array([288, 16] * 256)
-    assert [len(each) for each in split_step(lengths, "cuda")] == [256, 256]
-    assert [len(each) for each in split_step(lengths[:64], "cuda")] == [64]
-    assert [len(each) for each in split_step(lengths, "cuda", 288 * 128)] == [128, 128, 256]
-    assert [len(each) for each in split_step(lengths, "cpu")] == [7] * 37 + [128, 125]
+    assert [len(batch) for batch in split_step(lengths, "cuda")] == [256, 256]
+    assert [len(batch) for batch in split_step(lengths[:64], "cuda")] == [64]
+    assert [len(batch) for batch in split_step(lengths, "cuda", 288 * 128)] == [128, 128, 256]
+    assert [len(batch) for batch in split_step(lengths, "cpu")] == [7] * 37 + [128, 125]
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

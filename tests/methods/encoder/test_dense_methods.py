@@ -49,7 +49,7 @@ PAPERS = [
 def test_the_preset_of_a_paper(kind, stated):
     stated = FINE_TUNED | stated
     values = kind(**kind.presets["paper"]).parameters()
-    assert {each: values[each] for each in stated} == stated
+    assert {name: values[name] for name in stated} == stated
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_architectures(run, checkpoint, stories, kind, head):
 def test_simcse_under_the_head_of_the_paper(run, checkpoint, stories):
     """The head is the projection, and its inner products have no temperature."""
     values = {**values_of(SimCSE, checkpoint()), "head": "paper"}
-    found = [run(SimCSE, stories, {**values, "temperature": each})[0].scores for each in (0.05, 0.5)]
+    found = [run(SimCSE, stories, {**values, "temperature": temperature})[0].scores for temperature in (0.05, 0.5)]
     assert np.array_equal(*found)
     _, method = run(SimCSE, stories, values)
     assert method._tower.encoder.projection is None
@@ -164,7 +164,7 @@ def test_rts_is_trained_again_for_other_labels(run, checkpoint, stories, tmp_pat
     for labels in (raw_Y, Texts.from_lists(["red garden island", *list(raw_Y)[1:]])):
         store = Artifacts(tmp_path)
         run(RTS, (raw_X, labels, None), values, store=store)
-        found.append({each for each in store.used if each.startswith("training/")})
+        found.append({artifact for artifact in store.used if artifact.startswith("training/")})
     assert found[0]
     assert not found[0] & found[1]
 
@@ -172,7 +172,7 @@ def test_rts_is_trained_again_for_other_labels(run, checkpoint, stories, tmp_pat
 def test_documents_without_a_context_are_in_the_notes(run, checkpoint, stories):
     raw_X, raw_Y, pairs = stories
     shorter = Texts.from_lists(
-        list(raw_X.titles), ["One sentence." if row < 4 else each for row, each in enumerate(raw_X.contents)]
+        list(raw_X.titles), ["One sentence." if row < 4 else content for row, content in enumerate(raw_X.contents)]
     )
     _, method = run(ICT, (shorter, raw_Y, pairs), values_of(ICT, checkpoint()))
     assert method.notes["documents_without_a_context"] == 4
@@ -253,7 +253,7 @@ def test_a_fine_tuning_is_kept_for_its_pairs(checkpoint, stories, monkeypatch, a
     fewer = pairs.copy()
     fewer.data[:2] = 0
     fewer.eliminate_zeros()
-    found = [identity(each) for each in (pairs, pairs.copy(), moved, fewer)]
+    found = [identity(matrix) for matrix in (pairs, pairs.copy(), moved, fewer)]
     assert found[0] == found[1]
     assert len({*found}) == 3
     assert identity(pairs, Texts.from_lists([f"{text} more" for text in raw_X])) != found[0]

@@ -12,7 +12,7 @@ from xmcbench.methods.encoder.opening import open_encoder
 from xmcbench.methods.encoder.scratch import MaskedLanguageModel
 
 
-def dropped(values, rate, seed=0, training=True):
+def drop(values, rate, seed=0, training=True):
     torch.manual_seed(seed)
     with CheapDropout():
         return nn.functional.dropout(values, rate, training)
@@ -22,7 +22,7 @@ def dropped(values, rate, seed=0, training=True):
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 def test_drops_a_share_and_scales_the_rest(rate, kind):
     count = 200_003  # not a multiple of the elements that one random number serves
-    found = dropped(torch.ones(count, dtype=kind), rate)
+    found = drop(torch.ones(count, dtype=kind), rate)
 
     assert found.dtype is kind
     kept = found[found != 0]
@@ -32,7 +32,7 @@ def test_drops_a_share_and_scales_the_rest(rate, kind):
 
 
 def test_each_place_in_a_random_number_drops_alike():
-    found = dropped(torch.ones(400_000), 0.3).reshape(-1, 4)
+    found = drop(torch.ones(400_000), 0.3).reshape(-1, 4)
     shares = (found == 0).float().mean(0)
     assert torch.allclose(shares, torch.full((4,), 0.3), atol=0.006)
     together = ((found[:, 0] == 0) & (found[:, 1] == 0)).float().mean()
@@ -41,8 +41,8 @@ def test_each_place_in_a_random_number_drops_alike():
 
 def test_masks_depend_on_the_seed_alone():
     values = torch.randn(3, 5, 7)
-    assert torch.equal(dropped(values, 0.5, seed=4), dropped(values, 0.5, seed=4))
-    assert not torch.equal(dropped(values, 0.5, seed=4), dropped(values, 0.5, seed=5))
+    assert torch.equal(drop(values, 0.5, seed=4), drop(values, 0.5, seed=4))
+    assert not torch.equal(drop(values, 0.5, seed=4), drop(values, 0.5, seed=5))
     torch.manual_seed(4)
     with CheapDropout():
         first, second = (nn.functional.dropout(values, 0.5) for _ in range(2))
@@ -51,7 +51,7 @@ def test_masks_depend_on_the_seed_alone():
 
 def test_the_gradient_passes_where_the_value_does():
     values = torch.ones(1000, requires_grad=True)
-    found = dropped(values, 0.25)
+    found = drop(values, 0.25)
     found.sum().backward()
     assert torch.equal(values.grad, found.detach())
 
@@ -61,17 +61,17 @@ def test_the_module_is_reached_and_evaluation_is_left_alone():
     torch.manual_seed(1)
     with CheapDropout():
         through_the_module = layer(values)
-    assert torch.equal(through_the_module, dropped(values, 0.5, seed=1))
+    assert torch.equal(through_the_module, drop(values, 0.5, seed=1))
     torch.manual_seed(1)
     assert not torch.equal(through_the_module, layer(values)), "outside it is torch's own"
-    assert torch.equal(dropped(values, 0.5, training=False), values)
+    assert torch.equal(drop(values, 0.5, training=False), values)
     with CheapDropout():
         assert torch.equal(layer.eval()(values), values)
 
 
 @pytest.mark.parametrize(("rate", "expected"), [(0.0, 1.0), (1e-6, 1.0), (1.0, 0.0)])
 def test_rates_at_the_ends(rate, expected):
-    found = dropped(torch.ones(1000), rate)
+    found = drop(torch.ones(1000), rate)
     assert torch.allclose(found, torch.full((1000,), expected), rtol=1e-5, atol=0)
 
 
@@ -85,15 +85,15 @@ def test_training_takes_these_masks_and_inference_none(module, checkpoint, monke
     ids = torch.arange(1, 13).reshape(2, 6)
     batch = [ids], [ids > 0], *([[ids > 3]] if module == "scratch" else [])
 
-    def found(training, cheap):
+    def compute(training, cheap):
         place = f"xmcbench.methods.encoder.{module}.cheap_dropout"
         monkeypatch.setattr(place, cheap_dropout if cheap else lambda device: nullcontext())
         torch.manual_seed(0)
         return network.train(training)(*batch)
 
-    assert torch.equal(found(True, True), found(True, True))
-    assert not torch.equal(found(True, True), found(True, False))
-    assert torch.equal(found(False, True), found(False, False))
+    assert torch.equal(compute(True, True), compute(True, True))
+    assert not torch.equal(compute(True, True), compute(True, False))
+    assert torch.equal(compute(False, True), compute(False, False))
 
 
 def test_other_devices_draw_their_own_masks():

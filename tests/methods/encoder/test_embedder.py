@@ -46,7 +46,7 @@ def ranked(predicted):
     return run
 
 
-def opened(folder, **options):
+def open_model(folder, **options):
     """A model on the CPU."""
     options = {"truncate_dim": None, "max_length": None, "prompts": (None, None), **options}
     return EmbeddingModel.open(str(folder), "cpu", backend="torch", precision="fp32", batch=1, **options)
@@ -80,7 +80,7 @@ def test_scores_are_the_similarity_of_the_model(model, ranked, stories, similari
     note = method.notes["model"]
     assert note["prompts"] == {"instances": "the ", "labels": "red "}
     assert (note["name"], note["width"], note["similarity"]) == (folder.name, 16, similarity)
-    assert note["parameters"] == sum(each.numel() for each in reference.parameters())
+    assert note["parameters"] == sum(parameter.numel() for parameter in reference.parameters())
     assert note["sha256"] == files_sha256(folder)
     other, _ = ranked(folder, instance_prompt="", label_prompt="green ")
     queries, labels = reference.encode(NEW, prompt=""), reference.encode(list(stories[1]), prompt="green ")
@@ -90,12 +90,12 @@ def test_scores_are_the_similarity_of_the_model(model, ranked, stories, similari
 def test_other_processes_load_the_model_again(model, stories):
     """Two shares of blocks of 8 texts, by two copies of what another process gets."""
     folder, _ = model(similarity_fn_name="euclidean")
-    rows = TextRows(opened(folder, truncate_dim=8, max_length=9, prompts=("the ", None)), stories[0], "instance")
+    rows = TextRows(open_model(folder, truncate_dim=8, max_length=9, prompts=("the ", None)), stories[0], "instance")
     expected, found = np.full((2, 30, 9), np.nan, np.float32)
     rows.write(expected, 0, 1, "cpu")
     packed = pickle.dumps(rows)
     shares = rows.shares(2)
-    assert [len(each) for each in shares] == [16, 14]
+    assert [len(part) for part in shares] == [16, 14]
     for share, numbers in enumerate(shares):
         pickle.loads(packed).write(found, share, 2, "cpu")
         assert np.isfinite(found[numbers]).all()
@@ -169,7 +169,9 @@ def test_weights_that_a_route_lacks(model, ranked, checkpoint):
     transformer = [modules.Transformer(str(checkpoint(pooling=""))), modules.Pooling(16, "mean")]
     folder, _ = model(Router.for_query_document([static()], transformer))
     (file,) = folder.rglob("document_0_Transformer/model.safetensors")
-    save_file({name: each for name, each in load_file(file).items() if "layer.1." not in name}, file, {"format": "pt"})
+    save_file(
+        {name: weight for name, weight in load_file(file).items() if "layer.1." not in name}, file, {"format": "pt"}
+    )
     with pytest.raises(UsageError, match="document_0_Transformer lacks 16 weights of BertModel"):
         ranked(folder)
 
@@ -203,10 +205,10 @@ def test_a_short_route_stays_short(model, stories, checkpoint):
     ]
     folder, _ = model(Router.for_query_document(*routes))
     for max_length, cut in ((20, (9, 20)), (8, (8, 8)), (None, (9, 40))):
-        found = opened(folder, max_length=max_length)
-        for each in (found, found.reload("cpu")):
-            assert each.length == dict(zip(("query", "document"), cut, strict=True))
-            sides = each.model[0].sub_modules
+        found = open_model(folder, max_length=max_length)
+        for embedder in (found, found.reload("cpu")):
+            assert embedder.length == dict(zip(("query", "document"), cut, strict=True))
+            sides = embedder.model[0].sub_modules
             assert tuple(sides[name][0].max_seq_length for name in ("query", "document")) == cut
 
 
@@ -373,7 +375,7 @@ def test_weights_that_are_not_there(model, ranked):
     from safetensors.numpy import load_file, save_file
 
     folder, _ = model()
-    kept = {name: each for name, each in load_file(folder / "model.safetensors").items() if "layer.1." not in name}
+    kept = {name: weight for name, weight in load_file(folder / "model.safetensors").items() if "layer.1." not in name}
     save_file(kept, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(UsageError, match="lacks 16 weights of BertModel, encoder.layer.1."):
         ranked(folder)
@@ -402,7 +404,7 @@ def test_labels_are_embedded_once_and_halved_on_request(model, ranked, tmp_path)
     assert method.artifacts.reused_s > 0
     assert first.scores.tobytes() == again.scores.tobytes()
     half, _ = ranked(folder, stored_as="float16")
-    assert sorted(each.stat().st_size for each in tmp_path.rglob("embeddings.bin")) == [10 * 16 * 2, 10 * 16 * 4]
+    assert sorted(file.stat().st_size for file in tmp_path.rglob("embeddings.bin")) == [10 * 16 * 2, 10 * 16 * 4]
     np.testing.assert_allclose(scores(half), scores(first), atol=2e-3)
     assert half.scores.tobytes() != first.scores.tobytes()
 
@@ -420,7 +422,7 @@ def test_a_gpu_without_bfloat16_takes_float16(model, ranked, monkeypatch, volta)
     folder, _ = model()
     found, method = ranked(folder, precision="auto")
     assert method.notes["model"]["precision"] == "fp16"
-    assert {each.dtype for each in method._model.model.parameters()} == {torch.float16}
+    assert {parameter.dtype for parameter in method._model.model.parameters()} == {torch.float16}
     assert found.scores.dtype == np.float32
 
 
@@ -446,7 +448,7 @@ def test_the_checksum_is_of_what_the_backend_reads(model):
     folder, _ = model()
     before = files_sha256(folder)
     whole = hashlib.sha256()
-    for file in sorted(each for each in folder.rglob("*") if each.is_file() and each.name != "README.md"):
+    for file in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "README.md"):
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         whole.update(f"{file.relative_to(folder).as_posix()} {digest}\n".encode())
     assert before == whole.hexdigest()
@@ -456,11 +458,11 @@ def test_the_checksum_is_of_what_the_backend_reads(model):
     for name in (*copies, "onnx/model.onnx", "openvino/openvino_model.bin", "1_Pooling/onnx/model.onnx"):
         (folder / name).write_text(name)
     assert files_sha256(folder) == before
-    by_backend = {each: files_sha256(folder, each) for each in ("onnx", "openvino")}
+    by_backend = {kind: files_sha256(folder, kind) for kind in ("onnx", "openvino")}
     assert len({before, *by_backend.values()}) == 3
     for name, backend in (("onnx/model.onnx", "onnx"), ("openvino/openvino_model.bin", "openvino")):
         (folder / name).write_text("other")
-        changed = {each for each in by_backend if files_sha256(folder, each) != by_backend[each]}
+        changed = {kind for kind in by_backend if files_sha256(folder, kind) != by_backend[kind]}
         assert changed == {backend}
         by_backend[backend] = files_sha256(folder, backend)
     (folder / "openvino_model.bin").write_text("beside safetensors")
@@ -476,7 +478,7 @@ def test_the_checksum_of_another_backend_is_in_the_notes(model, stories, monkeyp
         "xmcbench.methods.embedder.model.files_sha256", lambda folder, backend: asked.append(backend) or "digest"
     )
     folder, _ = model()
-    assert opened(folder).sha256 == "digest"
+    assert open_model(folder).sha256 == "digest"
     assert asked == ["torch"]
 
 

@@ -47,7 +47,7 @@ def test_batches_run_at_once_on_a_thread_each(prepared, threads, monkeypatch):
     running, most, lock = [], [], threading.Lock()
     plain = encoder.frozen()
 
-    def watched(ids, mask):
+    def watch(ids, mask):
         with lock:
             running.append(torch.get_num_threads())
             most.append(list(running))
@@ -57,12 +57,12 @@ def test_batches_run_at_once_on_a_thread_each(prepared, threads, monkeypatch):
             running.pop()
         return found
 
-    monkeypatch.setattr(encoder, "frozen", lambda: watched)
+    monkeypatch.setattr(encoder, "frozen", lambda: watch)
     for count, out in zip((1, 3), vectors, strict=True):
         threads(count)
         encode(encoder, store, out)
         assert max(map(len, most)) == count
-        assert {each for one in most for each in one} == {1}
+        assert {number for one in most for number in one} == {1}
         most.clear()
         assert torch.get_num_threads() == count
         with ThreadPoolExecutor(1) as pool:
@@ -194,7 +194,7 @@ def test_how_a_processor_computes_attention(artifacts, checkpoint, monkeypatch, 
     """Fused where it is faster, then in larger batches. The vectors are the same but for rounding."""
     calls, attention = [], torch.nn.functional.scaled_dot_product_attention
 
-    def watched(*values, **named):
+    def watch(*values, **named):
         calls.append(named)
         return attention(*values, **named)
 
@@ -206,7 +206,7 @@ def test_how_a_processor_computes_attention(artifacts, checkpoint, monkeypatch, 
     store = TokenStore.of(artifacts, texts, open_tokenizer(checkpoint()), 62)
     expected, found = np.empty((2, len(store), 16), np.float32)
     encode(open_encoder(checkpoint(), "native", 0), store, expected)
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watch)
     encoder = open_encoder(checkpoint(), "native", 0, precision=precision)
     assert (
         len(StoreRows(encoder, store).shares(100)[batches - 1])

@@ -94,12 +94,12 @@ def _(world, raw_X=X, raw_Y=Y, recipe="sklearn", ngrams=2, max_df=1.0, analyzer=
     analyzer="characters",
 )
 def _(world, raw_X=X, raw_Y=Y, **values):
-    world.fitted(LabelExpansion, raw_X, raw_Y, **values)
+    world.fit(LabelExpansion, raw_X, raw_Y, **values)
 
 
 @case("methods.glove:GloVe._read_given", "word-vectors", content="2 2\na 1 2\nthe 1 3\n", max_words=6)
 def _(world, content="2 2\na 1 2\nthe 1 2\n", max_words=5):
-    world.fitted(GloVe, X, Y, vectors=str(world.file("vectors.txt", content)), max_words=max_words)
+    world.fit(GloVe, X, Y, vectors=str(world.file("vectors.txt", content)), max_words=max_words)
 
 
 @case("methods.deepxml.bags:Tokens._glove", "token-vectors", words=1, dimensions=4, corpora=[X, OTHER_Y], seed=1)
@@ -190,7 +190,7 @@ class FakeTokenizer:
 
 @case("methods.encoder.tokens:TokenStore.shared", "tokens", identity=2, tokenizer="b", max_length=8)
 def _(world, identity=1, tokenizer="a", max_length=9):
-    TokenStore.shared(world.store, {"a": identity}, world.fitted, FakeTokenizer(tokenizer), max_length)
+    TokenStore.shared(world.store, {"a": identity}, world.fit, FakeTokenizer(tokenizer), max_length)
 
 
 @case(
@@ -280,7 +280,7 @@ OTHER_TRAINING = {
 }  # fmt: skip
 
 
-def training(world, keep=True, identity=1, device="cpu", processes=1, **values):
+def run_training(world, keep=True, identity=1, device="cpu", processes=1, **values):
     plan = {name: values.pop(name) for name in list(values) if hasattr(PLAN, name)}
     encoder = FakeEncoder(**values)
     plan, task = replace(PLAN, **plan), Frequent()
@@ -288,8 +288,10 @@ def training(world, keep=True, identity=1, device="cpu", processes=1, **values):
 
 
 PLAN = TrainingPlan(2, 1e-3)
-case("methods.encoder.tower:train_shared", "training", **OTHER_TRAINING)(training)
-case("methods.encoder.tower:train_shared.build", "unfinished training", **OTHER_TRAINING)(partial(training, keep=False))
+case("methods.encoder.tower:train_shared", "training", **OTHER_TRAINING)(run_training)
+case("methods.encoder.tower:train_shared.build", "unfinished training", **OTHER_TRAINING)(
+    partial(run_training, keep=False)
+)
 
 # The precision by name: with auto it would be that of this machine's hardware.
 SHORT = {"precision": "fp32", "instance_length": 24, "label_length": 16}
@@ -342,12 +344,12 @@ ON_PAIRS = {
 }  # fmt: skip
 
 
-def learned(site, kind, method, *others, within="", **values):
+def add_learning_case(site, kind, method, *others, within="", **values):
     """A method that makes a key while it learns: without pairs, or with those of the stories where it needs some."""
 
     def run(world, raw_X=None, raw_Y=None, pairs=None, **changed):
         supervised = "pairs" in CASES[number].others
-        world.fitted(
+        world.fit(
             method,
             raw_X or world.stories[0],
             raw_Y or world.stories[1],
@@ -356,14 +358,14 @@ def learned(site, kind, method, *others, within="", **values):
         )
 
     number = len(CASES)
-    case(site, kind, None, False, within, **{name: value for each in others for name, value in each.items()})(run)
+    case(site, kind, None, False, within, **{name: value for inputs in others for name, value in inputs.items()})(run)
 
 
-learned("methods.simcse:SimCSE._train", "training", SimCSE, ALONE)
-learned("methods.rts:RTS._train", "training", RTS, ALONE, LABELS, {"min_words": 3, "max_words": 5})
-learned("methods.ict:ICT._train", "training", ICT, ALONE, CONTEXTS)
-learned("methods.maclr.method:MACLR._first_stage", "training", MACLR, ALONE, LABELS, CONTEXTS, STAGES)
-learned(
+add_learning_case("methods.simcse:SimCSE._train", "training", SimCSE, ALONE)
+add_learning_case("methods.rts:RTS._train", "training", RTS, ALONE, LABELS, {"min_words": 3, "max_words": 5})
+add_learning_case("methods.ict:ICT._train", "training", ICT, ALONE, CONTEXTS)
+add_learning_case("methods.maclr.method:MACLR._first_stage", "training", MACLR, ALONE, LABELS, CONTEXTS, STAGES)
+add_learning_case(
     "methods.maclr.method:MACLR._first_clusters",
     "clusters",
     MACLR,
@@ -376,17 +378,17 @@ STAGE = (f"{SELF_TRAINING}._pseudo_task", "training", MACLR)
 AFTER = {"within": f"{SELF_TRAINING}._second_stage", "pseudo_mix": "sum", "pseudo_twice": False}
 HARD = {"hard_negatives": 1, "hard_first": 1, "hard_last": 4, "pseudo_top": 1}
 SOFT = {"pseudo_loss": "soft", "soft_labels": 3}
-learned(*STAGE, SECOND, DOCUMENTS, LABELS, within=AFTER["within"])
-learned(
+add_learning_case(*STAGE, SECOND, DOCUMENTS, LABELS, within=AFTER["within"])
+add_learning_case(
     *STAGE,
     {"hard_negatives": 2, "hard_first": 2, "hard_last": 5, "negatives": "all", "pseudo_bm25": True},
     **AFTER,
     **HARD,
 )
-learned(*STAGE, {"soft_labels": 2, "soft_sharpness": 9.0, "pseudo_bm25": True}, **AFTER, **SOFT)
+add_learning_case(*STAGE, {"soft_labels": 2, "soft_sharpness": 9.0, "pseudo_bm25": True}, **AFTER, **SOFT)
 # Without a Stage I, its weights say nothing of the inputs; nor do pseudo labels of a word that all texts have.
-learned(*STAGE, SAME_RANKING, {"negatives": "all"}, **AFTER, steps=0, pseudo_encoder=False)
-learned(
+add_learning_case(*STAGE, SAME_RANKING, {"negatives": "all"}, **AFTER, steps=0, pseudo_encoder=False)
+add_learning_case(
     f"{SELF_TRAINING}._nearest_by_encoder",
     "nearest",
     MACLR,
@@ -396,21 +398,21 @@ learned(
     LABELS,
     steps=0,
 )
-learned(
+add_learning_case(
     "methods.encoder.dual_encoder:DualEncoder._train_on_pairs",
     "unfinished training",
     SentBERT,
     ON_PAIRS,
     {"negatives": "all", "finetune_balanced": True},
 )
-learned(
+add_learning_case(
     "methods.encoder.dual_encoder:DualEncoder._train_on_pairs",
     "unfinished training",
     NGAME,
     ON_PAIRS,
     {"cluster_size": 3, "clusters_updated_every": 2, "pair_loss": "contrastive", "margin": 0.2, "hardest": 2},
 )
-learned(
+add_learning_case(
     "methods.xr_transformer.method:XRTransformer._finetune_levels",
     "unfinished training",
     XRTransformer,
@@ -451,7 +453,7 @@ def _(world, raw_X=X, raw_Y=Y, depth=2):
 
 @case("methods.maclr.pseudo_pairs:share_ranking", "nearest", identity=2)
 def _(world, identity=1):
-    pseudo_pairs.share_ranking(world.store, {"a": identity}, world.fitted, 6, 2)
+    pseudo_pairs.share_ranking(world.store, {"a": identity}, world.fit, 6, 2)
 
 
 class Frequent(Method):
@@ -505,7 +507,7 @@ def _(world, method="b", parameter=1, dataset_sha256="a", subset_sha256="b", see
 
 @case("data.store:get_cached", "train", identity=2)
 def _(world, identity=1):
-    data_store.get_cached("train", {"a": identity}, world.fitted)
+    data_store.get_cached("train", {"a": identity}, world.fit)
 
 
 @case("data.store:get_corpus", "train", name="b.txt", content="b", layout="c", separator=",")
@@ -535,7 +537,7 @@ def _(world, test="a", labels="a"):
     Dataset._own.func(SimpleNamespace(corpora=["train", test, labels], **corpora))
 
 
-def derived(wanted, **others):
+def derivation_case(wanted, **others):
     """Cases of datasets that are made from another."""
 
     def run(world, digest="a", corpora=("train/a", "test/a", "labels/a"), **changed):
@@ -552,7 +554,7 @@ for wanted, others in (
     ({"held_out": 2, "seed": 0}, {"held_out": 3, "seed": 1}),
     ({"labels": 2, "seed": 0}, {"labels": 3, "seed": 1}),
 ):
-    made = derived(wanted, **others)
+    made = derivation_case(wanted, **others)
     case("data.opening:derive", "derived", **made["others"])(made["run"])
 
 
@@ -570,7 +572,7 @@ def folder(tmp_path_factory):
 def world(folder, tmp_path, monkeypatch, checkpoint, stories):
     """The store, texts and files that cases make keys of."""
 
-    def fitted(cls, raw_X, raw_Y, pairs=None, seed=0, **values):
+    def fit(cls, raw_X, raw_Y, pairs=None, seed=0, **values):
         method = cls(**values)
         method.seed, method.artifacts = seed, Artifacts(folder)
         if hasattr(method, "pretrain"):
@@ -585,22 +587,22 @@ def world(folder, tmp_path, monkeypatch, checkpoint, stories):
         """Other weights for each identity, without a training."""
         torch.manual_seed(int(sha256_json([identity, plan.identity()])[:8], 16))
         with torch.no_grad():
-            for each in network.parameters():
-                each.add_(0.01 * torch.randn_like(each))
+            for parameter in network.parameters():
+                parameter.add_(0.01 * torch.randn_like(parameter))
         return History(plan.steps)
 
     monkeypatch.setattr(tower, "train", train)
     monkeypatch.setenv("XMCBENCH_CACHE", str(tmp_path / "cache"))
     other = shutil.copytree(checkpoint(), tmp_path / "other")
     weights = load_file(other / "model.safetensors")
-    save_file({name: each + 0.1 for name, each in weights.items()}, other / "model.safetensors", {"format": "pt"})
+    save_file({name: weight + 0.1 for name, weight in weights.items()}, other / "model.safetensors", {"format": "pt"})
     return SimpleNamespace(
         store=Artifacts(folder),
         monkeypatch=monkeypatch,
         stories=stories,
         checkpoint=str(checkpoint()),
         other_weights=str(other),
-        fitted=fitted,
+        fit=fit,
         file=file,
     )
 
@@ -613,7 +615,7 @@ def keys(world, monkeypatch):
         with monkeypatch.context() as patched, suppress(Stop):
             world.made = record(patched, chosen.kind if chosen.stops else None)
             chosen.run(world, **{name: _in(world, value) for name, value in changed.items()})
-        return [each.key for each in world.made if each.kind == chosen.kind and chosen.within in each.functions]
+        return [entry.key for entry in world.made if entry.kind == chosen.kind and chosen.within in entry.functions]
 
     return of
 
@@ -656,11 +658,11 @@ def test_every_entry_of_a_key_is_made_of_an_input(found):
     for chosen in CASES:
         made = [dict(entries(key)) for several in found(chosen).values() for key in several]
         for name in {*chain(*made)}:
-            values = {each.get(name) for each in made}
+            values = {key.get(name) for key in made}
             (changed if len(values) > 1 else constant).add((chosen.kind, name))
     assert constant - changed == set(), "add an input that changes these entries to a case"
 
 
 def test_every_function_that_makes_a_key_has_a_case():
-    assert sites() - {*ELSEWHERE} - {each.site for each in CASES} == set(), "add a case for these functions"
-    assert {each.site for each in CASES} - sites() == set(), "these functions make no key"
+    assert sites() - {*ELSEWHERE} - {chosen.site for chosen in CASES} == set(), "add a case for these functions"
+    assert {chosen.site for chosen in CASES} - sites() == set(), "these functions make no key"

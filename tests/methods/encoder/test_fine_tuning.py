@@ -88,7 +88,7 @@ def test_label_retrieval(artifacts, checkpoint, stories):
     for store in (instances, labels):
         ids = [torch.from_numpy(store[row].astype(np.int64))[None] for row in range(len(store))]
         with torch.no_grad():
-            vectors.append(encoder(ids, [each > -1 for each in ids]).numpy())
+            vectors.append(encoder(ids, [tokens > -1 for tokens in ids]).numpy())
     found = []
     for row, label in zip(*pairs.nonzero(), strict=True):
         if label in candidates:
@@ -123,14 +123,14 @@ def test_the_share_is_chosen_on_held_out_labels(checkpoint, stories, monkeypatch
     values = {"finetune_steps": 4, "finetune_batch": 8, "finetune_rate": 1e-3, "instance_length": 24}
     asked = []
 
-    def preferred(encoder, instances, labels, held_out, training, candidates):
+    def prefer(encoder, instances, labels, held_out, training, candidates):
         asked.append(encoder.digest())
         rows = np.flatnonzero(np.isin(stories[2].indices, held_out.indices)) // 2  # two labels a document
         assert ((held_out + training) != stories[2][np.unique(rows)]).nnz == 0
         assert not {*held_out.indices} & {*training.indices}
         return [0.1, 0.2, 0.7, 0.7, 0.3][(len(asked) - 1) % 5]
 
-    monkeypatch.setattr(module, "label_retrieval", preferred)
+    monkeypatch.setattr(module, "label_retrieval", prefer)
     ends = {}
     for share in (None, 0.5, 1.0):
         method = SentBERT(backbone=str(checkpoint()), **values, finetune_share=share)

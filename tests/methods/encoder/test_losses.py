@@ -22,7 +22,7 @@ def test_equals_the_equation(seed):
     logits = rng.normal(0, 2, (7, 11))
     positives, ignored = rng.random((7, 11)) < 0.2, rng.random((7, 11)) < 0.3
     positives[:, 3] = True
-    found = contrastive_loss(*(torch.from_numpy(each) for each in (logits, positives, ignored)))
+    found = contrastive_loss(*(torch.from_numpy(array) for array in (logits, positives, ignored)))
     assert float(found) == pytest.approx(literal(logits, positives, ignored), abs=1e-9)
 
 
@@ -32,7 +32,7 @@ def test_gradient():
     positives = torch.from_numpy(rng.random((4, 6)) < 0.3)
     positives[:, 0] = True
     ignored = torch.from_numpy(rng.random((4, 6)) < 0.3)
-    assert torch.autograd.gradcheck(lambda each: contrastive_loss(each, positives, ignored), logits)
+    assert torch.autograd.gradcheck(lambda scores: contrastive_loss(scores, positives, ignored), logits)
 
 
 def test_one_positive_is_cross_entropy():

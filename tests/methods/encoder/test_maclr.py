@@ -80,7 +80,9 @@ def test_zero_shot_and_few_shot(run, stories, head):
 
 def test_inner_products_are_not_divided_by_the_label_temperature(run, stories):
     for head, same in (("paper", True), ("native", False)):
-        found = [run(stories, head=head, label_temperature=each)[0].scores.tobytes() for each in (0.05, 0.5)]
+        found = [
+            run(stories, head=head, label_temperature=temperature)[0].scores.tobytes() for temperature in (0.05, 0.5)
+        ]
         assert (found[0] == found[1]) == same
 
 
@@ -116,11 +118,11 @@ def test_rows_share_stage_one(run, stories, tmp_path, monkeypatch):
 
     trainings, original = [], tower.train
 
-    def counted(network, task, *arguments):
+    def count(network, task, *arguments):
         trainings.append(type(task).__name__)
         return original(network, task, *arguments)
 
-    monkeypatch.setattr(tower, "train", counted)
+    monkeypatch.setattr(tower, "train", count)
     store, alone = Artifacts(tmp_path), {}
     for row in "4567":
         run(stories, store=store, **MACLR.ablation[row])
@@ -159,7 +161,7 @@ CODE = {
 @pytest.mark.parametrize(("name", "stated"), [("paper", PAPER), ("reference", {**PAPER, **CODE})])
 def test_the_presets_of_the_paper_and_of_its_code(name, stated):
     values = MACLR(**MACLR.presets[name]).parameters()
-    assert {each: values[each] for each in stated} == stated
+    assert {key: values[key] for key in stated} == stated
 
 
 @pytest.mark.parametrize("name", sorted(MACLR.presets))
@@ -195,8 +197,8 @@ def trained(run, numbered, monkeypatch):
     scores = {name: rng.random((30, 10)).astype(np.float32) for name in ("encoder", "sklearn", "pecos", "bm25")}
     tasks = []
 
-    def ranking(name, texts, depth):
-        rows = [list(numbered[0]).index(each) for each in texts]
+    def rank(name, texts, depth):
+        rows = [list(numbered[0]).index(text) for text in texts]
         return TopK.from_scores(scores[name][rows], depth)
 
     def train(tower, task, plan, identity, *options, **named):
@@ -204,11 +206,9 @@ def trained(run, numbered, monkeypatch):
         return {}
 
     pseudo = "xmcbench.methods.maclr.pseudo_pairs"
-    monkeypatch.setattr(MACLR, "_nearest_by_encoder", lambda self, tower, read, labels, k: ranking("encoder", read, k))
-    monkeypatch.setattr(
-        f"{pseudo}.tfidf_ranking", lambda store, corpus, read, labels, k, recipe: ranking(recipe, read, k)
-    )
-    monkeypatch.setattr(f"{pseudo}.bm25_ranking", lambda store, read, labels, k: ranking("bm25", read, k))
+    monkeypatch.setattr(MACLR, "_nearest_by_encoder", lambda self, tower, read, labels, k: rank("encoder", read, k))
+    monkeypatch.setattr(f"{pseudo}.tfidf_ranking", lambda store, corpus, read, labels, k, recipe: rank(recipe, read, k))
+    monkeypatch.setattr(f"{pseudo}.bm25_ranking", lambda store, read, labels, k: rank("bm25", read, k))
     monkeypatch.setattr("xmcbench.methods.encoder.tower.Tower.train", train)
 
     def go(**values):
@@ -349,13 +349,13 @@ def test_rounds_go_on_where_the_one_before_ended(run, stories, monkeypatch):
 
     seen, original = [], Tower.train
 
-    def watched(self, task, plan, identity, batch, **options):
+    def watch(self, task, plan, identity, batch, **options):
         if identity["kind"] == "maclr stage II":
             views = task.draw(0)
             seen.append((plan.seed, [view.rows.tolist() for view in views.values()]))
         return original(self, task, plan, identity, batch, **options)
 
-    monkeypatch.setattr(Tower, "train", watched)
+    monkeypatch.setattr(Tower, "train", watch)
     values = {"pseudo_steps": 9, "batch": 4, "pseudo_replay": 1.0, "pseudo_encoder": False}  # labels of TF-IDF stay
     for rounds in (1, 3):
         run(stories, seed=5, pseudo_rounds=rounds, **values)
@@ -417,8 +417,8 @@ def test_held_out_documents(run, stories):
     rows = np.sort(np.random.default_rng([method.seed, 4]).permutation(30)[:8])
     shorter = [run(stories, held_out=8, pseudo_steps=0, steps=steps)[1] for steps in (0, SHARED["steps"])]
     expected = [
-        fine_tuning.title_retrieval(each._tower.encoder, drawn.contexts, drawn.titles, rows)
-        for each in (*shorter, method)
+        fine_tuning.title_retrieval(model._tower.encoder, drawn.contexts, drawn.titles, rows)
+        for model in (*shorter, method)
     ]
     assert [*found.values()] == expected
     assert expected[0] != expected[1] != expected[2]
@@ -437,7 +437,7 @@ def test_documents_without_a_context_keep_the_numbers_of_the_others(run, numbere
         clustered.append(rows.tolist())
         return np.arange(len(rows))
 
-    def visited(documents, held_out, *options):
+    def visit(documents, held_out, *options):
         left_out.append(held_out.tolist())
         return original(documents, held_out, *options)
 
@@ -447,7 +447,7 @@ def test_documents_without_a_context_keep_the_numbers_of_the_others(run, numbere
     original = second_stage.draw_visited
     monkeypatch.setattr(first_stage, "clusters_of", clusters_of)
     monkeypatch.setattr(MACLR, "_first_clusters", first_clusters)
-    monkeypatch.setattr(second_stage, "draw_visited", visited)
+    monkeypatch.setattr(second_stage, "draw_visited", visit)
     _, method = run(numbered, held_out=6)
     assert method.notes["documents_without_a_context"] == 4
     order = 4 + np.random.default_rng([method.seed, 4]).permutation(26)
@@ -476,12 +476,12 @@ def test_held_out_documents_are_not_replayed(run, stories, monkeypatch):
     seen = set()
     draw = contrastive.InverseCloze.draw
 
-    def watched(self, step):
+    def watch(self, step):
         views = draw(self, step)
         seen.update(views["anchor"].rows.tolist())
         return views
 
-    monkeypatch.setattr(contrastive.InverseCloze, "draw", watched)
+    monkeypatch.setattr(contrastive.InverseCloze, "draw", watch)
     _, method = run(stories, held_out=25, pseudo_replay=1.0)
     assert method.notes["documents_without_a_context"] == 0
     order = np.random.default_rng([method.seed, 4]).permutation(30)
@@ -556,11 +556,11 @@ def test_a_ranking_without_the_own_title_is_no_shorter(run, stories, monkeypatch
     seen, original = [], pseudo_pairs.sum_scores
     monkeypatch.setattr(pseudo_pairs, "DEPTH", 4)
 
-    def watched(sources, *arguments, **options):
+    def watch(sources, *arguments, **options):
         seen.extend(sources)
         return original(sources, *arguments, **options)
 
-    monkeypatch.setattr(pseudo_pairs, "sum_scores", watched)
+    monkeypatch.setattr(pseudo_pairs, "sum_scores", watch)
     items = Texts.from_lists(sorted(set(stories[0].titles)))
     run((stories[0], items), pseudo_own_title=False, pseudo_mix="sum", pseudo_tfidf=False)
     (ranking,) = seen
@@ -580,11 +580,11 @@ def test_labels_that_are_the_titles(run, stories):
 def test_a_title_that_many_labels_have_does_not_deepen_rankings_without_limit(run, stories, monkeypatch):
     depths, nearest = [], MACLR._nearest_by_encoder
 
-    def watched(self, tower, raw_X, raw_Y, depth):
+    def watch(self, tower, raw_X, raw_Y, depth):
         depths.append(depth)
         return nearest(self, tower, raw_X, raw_Y, depth)
 
-    monkeypatch.setattr(MACLR, "_nearest_by_encoder", watched)
+    monkeypatch.setattr(MACLR, "_nearest_by_encoder", watch)
     monkeypatch.setattr("xmcbench.methods.maclr.self_training._OWN_TITLES", 20)
     first = stories[0].titles[0]
     for count in (5, 30):

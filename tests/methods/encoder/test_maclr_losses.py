@@ -38,12 +38,12 @@ def equation_4_of_the_code(h, twins, labels, clusters):
     total = 0.0
     for i in range(len(h)):
         positives = [p for p in range(len(h)) if clusters[p] == clusters[i]]
-        denominator = sum(torch.exp(h[i] @ each) for each in (*twins, *labels))
+        denominator = sum(torch.exp(h[i] @ vector) for vector in (*twins, *labels))
         total = total - sum(torch.log(torch.exp(h[i] @ twins[p]) / denominator) for p in positives) / len(positives)
     return total
 
 
-def drawn(seed, *rows):
+def draw(seed, *rows):
     rng = np.random.default_rng(seed)
     return [torch.from_numpy(rng.normal(size=(count, 6))).requires_grad_() for count in rows]
 
@@ -62,14 +62,14 @@ def mask(clusters):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
 def test_cluster_loss(seed, temperature):
-    x, y = drawn(seed, 9, 9)
+    x, y = draw(seed, 9, 9)
     clusters = np.random.default_rng(seed).integers(0, 4, 9)
     found = contrastive_loss(x @ y.T / temperature, mask(clusters))
     same(found, equation_3(x / temperature, y, clusters) / 9, [x, y])
 
 
 def test_singleton_clusters_are_equation_2():
-    x, y = drawn(5, 8, 8)
+    x, y = draw(5, 8, 8)
     found = contrastive_loss(x @ y.T, mask(np.arange(8)))
     same(found, equation_2(x, y) / 8, [x, y])
     same(contrastive_loss(x @ y.T, mask(np.arange(8))), contrastive_loss(*in_batch(x, y, 0, 1.0)), [x, y])
@@ -78,13 +78,13 @@ def test_singleton_clusters_are_equation_2():
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
 def test_label_loss(seed, temperature):
-    h, twins, labels = drawn(seed, 7, 7, 5)
+    h, twins, labels = draw(seed, 7, 7, 5)
     found = label_loss(h, twins, labels, temperature)
     same(found, equation_4(h / temperature, twins, labels) / 7, [h, twins, labels])
 
 
 def test_an_ignored_label_leaves_the_denominator():
-    h, twins, labels = drawn(1, 7, 7, 5)
+    h, twins, labels = draw(1, 7, 7, 5)
     ignored = np.random.default_rng(1).random((7, 5)) < 0.4
     ignored[0] = True
     found = label_loss(h, twins, labels, 1.0, torch.from_numpy(ignored))
@@ -93,28 +93,28 @@ def test_an_ignored_label_leaves_the_denominator():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_label_loss_of_the_code(seed):
-    h, twins, labels = drawn(seed, 7, 7, 5)
+    h, twins, labels = draw(seed, 7, 7, 5)
     clusters = np.random.default_rng(seed).integers(0, 3, 7)
     found = label_loss_by_cluster(h, twins, labels, 1.0, mask(clusters))
     same(found, equation_4_of_the_code(h, twins, labels, clusters) / 7, [h, twins, labels])
 
 
 def test_gradcheck():
-    h, twins, labels = drawn(2, 4, 4, 3)
+    h, twins, labels = draw(2, 4, 4, 3)
     ignored = torch.zeros(4, 3, dtype=torch.bool)
     ignored[1, 2] = True
     positive = mask(np.array([0, 0, 1, 2]))
-    assert torch.autograd.gradcheck(lambda *each: label_loss(*each, 0.5, ignored), (h, twins, labels))
+    assert torch.autograd.gradcheck(lambda *vectors: label_loss(*vectors, 0.5, ignored), (h, twins, labels))
     assert torch.autograd.gradcheck(
-        lambda *each: label_loss_by_cluster(*each, 0.5, positive, ignored), (h, twins, labels)
+        lambda *vectors: label_loss_by_cluster(*vectors, 0.5, positive, ignored), (h, twins, labels)
     )
 
 
 def test_float32_keeps_six_digits():
-    h, twins, labels = drawn(3, 64, 64, 32)
+    h, twins, labels = draw(3, 64, 64, 32)
     clusters = np.random.default_rng(3).integers(0, 20, 64)
-    h, twins, labels = (torch.nn.functional.normalize(each.detach(), dim=1) for each in (h, twins, labels))
+    h, twins, labels = (torch.nn.functional.normalize(vectors.detach(), dim=1) for vectors in (h, twins, labels))
     expected = (equation_3(h / 0.5, twins, clusters) + equation_4(h / 0.5, twins, labels)) / 64
-    h, twins, labels = (each.float() for each in (h, twins, labels))
+    h, twins, labels = (vectors.float() for vectors in (h, twins, labels))
     found = contrastive_loss(h @ twins.T / 0.5, mask(clusters)) + label_loss(h, twins, labels, 0.5)
     assert found.item() == pytest.approx(expected.item(), abs=1e-6)

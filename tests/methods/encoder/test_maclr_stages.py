@@ -135,7 +135,7 @@ def test_a_resumed_task_goes_on_with_its_clusters(sources, encoder, place):
     first, second = FirstStage(*arguments, seed=0), FirstStage(*arguments, seed=0)
     encoder.eval()
     first.prepare(0, encoder, place)
-    second.resume({name: each.copy() for name, each in first.state().items()})
+    second.resume({name: array.copy() for name, array in first.state().items()})
     second.prepare(2, encoder, place)
     assert np.array_equal(second.state()["clusters"], first.state()["clusters"])
 
@@ -154,8 +154,8 @@ def test_labels_are_sampled_without_replacement(sources):
     assert task.draw(0)["label"].rows.tolist() == list(range(10))
     fewer = FirstStage(sources, np.arange(30), ClusterSchedule(4, 0, 1, 1), Regularization(3, 1.0), 4, 1.0, seed=0)
     drawn = [fewer.draw(step)["label"].rows.tolist() for step in range(4)]
-    assert all(len(set(each)) == 3 for each in drawn)
-    assert len({tuple(each) for each in drawn}) > 1
+    assert all(len(set(labels)) == 3 for labels in drawn)
+    assert len({tuple(labels) for labels in drawn}) > 1
     assert fewer.draw(2)["label"].rows.tolist() == drawn[2]
 
 
@@ -330,20 +330,20 @@ def test_sources_are_summed_in_one_scale(depth, block, monkeypatch):
     for row in range(6):
         expected = {}
         for label in range(20):
-            ranks = [np.flatnonzero(each.indices[row] == label) for each in sources]
+            ranks = [np.flatnonzero(source.indices[row] == label) for source in sources]
             listed = any(map(len, ranks))
             if depth:
                 listed = all(len(rank) and rank[0] < depth for rank in ranks)
             if listed:
                 scores = [
-                    each.scores[row][rank[0] if len(rank) else -1] / each.scores[:, 0].mean()
-                    for each, rank in zip(sources, ranks, strict=True)
+                    source.scores[row][rank[0] if len(rank) else -1] / source.scores[:, 0].mean()
+                    for source, rank in zip(sources, ranks, strict=True)
                 ]
                 expected[label] = sum(scores)
         order = sorted(expected, key=lambda label: -expected[label])
         assert found.indices[row][: len(order)].tolist() == order
         assert (found.indices[row][len(order) :] == -1).all()
-        assert found.scores[row][: len(order)].tolist() == pytest.approx([expected[each] for each in order], rel=1e-5)
+        assert found.scores[row][: len(order)].tolist() == pytest.approx([expected[label] for label in order], rel=1e-5)
 
 
 def test_a_sum_takes_the_memory_of_a_block(monkeypatch):
@@ -414,7 +414,7 @@ def test_the_step_of_stage_two_is_its_equation(sources, encoder, place, loss, ne
         positives = [p for p in range(8) if p == i or (loss == "equation-3" and rows[p] == rows[i])]
         candidates = [j for j in range(8) if negatives == "all" or j in positives or (rows[i], columns[j]) not in known]
         logits = {j: x[i] @ y[j] / TEMPERATURE for j in candidates}
-        total = sum(np.exp(each) for each in logits.values())
+        total = sum(np.exp(logit) for logit in logits.values())
         expected -= np.mean([np.log(np.exp(logits[p]) / total) for p in positives]) / 8
     assert task.losses(0, encoder, place)["pseudo pairs"].item() == pytest.approx(expected, abs=1e-5)
 

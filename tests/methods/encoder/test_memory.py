@@ -29,7 +29,7 @@ def step(artifacts, checkpoint, stories):
         loss = task.losses(0, encoder, place)["contrastive"]
         before = len(calls)
         loss.backward()
-        gradients = {name: each.grad.clone() for name, each in encoder.named_parameters()}
+        gradients = {name: parameter.grad.clone() for name, parameter in encoder.named_parameters()}
         return loss.item(), gradients, calls[:before], calls[before:]
 
     return take
@@ -37,8 +37,8 @@ def step(artifacts, checkpoint, stories):
 
 def same(one, other):
     assert one[0] == pytest.approx(other[0], abs=1e-6)
-    for name, each in one[1].items():
-        torch.testing.assert_close(each, other[1][name], atol=1e-5, rtol=1e-4, msg=name)
+    for name, gradient in one[1].items():
+        torch.testing.assert_close(gradient, other[1][name], atol=1e-5, rtol=1e-4, msg=name)
 
 
 def test_cached_batches_have_the_gradient_of_the_whole(step):

@@ -79,7 +79,7 @@ def test_a_text_without_a_token_has_the_zero_vector(pooling):
 def test_texts_without_a_token_in_a_network(checkpoint, kind):
     encoder = open_encoder(checkpoint(kind), "native", 0).eval()
     for texts in ([[], []], [[5, 6, 7], []]):
-        ids, mask = (torch.from_numpy(each) for each in pad_texts([np.array(each, np.int32) for each in texts], 0))
+        ids, mask = (torch.from_numpy(array) for array in pad_texts([np.array(text, np.int32) for text in texts], 0))
         with torch.no_grad():
             for found in (encoder([ids], [mask]), encoder.frozen()(ids, mask)):
                 assert torch.isfinite(found).all()
@@ -107,7 +107,9 @@ def test_the_projection_works_in_training_only(checkpoint, store):
 
 
 def test_bf16_is_near_fp32_and_leaves_float32(checkpoint, store):
-    exact, rough = (open_encoder(checkpoint(), "native", 0, precision=each).eval() for each in ("fp32", "bf16"))
+    exact, rough = (
+        open_encoder(checkpoint(), "native", 0, precision=precision).eval() for precision in ("fp32", "bf16")
+    )
     assert vectors(rough, store).dtype == np.float32
     np.testing.assert_allclose(vectors(rough, store), vectors(exact, store), atol=0.03)
 
@@ -116,9 +118,11 @@ def test_bf16_is_near_fp32_and_leaves_float32(checkpoint, store):
 def test_inference_in_16_bits_is_by_a_copy(checkpoint, store, precision, kind):
     """The vectors are those of weights that were rounded before; the encoder keeps its own."""
     encoder = open_encoder(checkpoint(), "native", 0, precision=precision).eval()
-    ids, mask = (torch.from_numpy(each) for each in pad_texts([store[row] for row in range(len(store))], store.pad))
+    ids, mask = (torch.from_numpy(array) for array in pad_texts([store[row] for row in range(len(store))], store.pad))
     with torch.inference_mode():
-        exact, found = (each.frozen()(ids, mask) for each in (open_encoder(checkpoint(), "native", 0).eval(), encoder))
+        exact, found = (
+            network.frozen()(ids, mask) for network in (open_encoder(checkpoint(), "native", 0).eval(), encoder)
+        )
         transformer = copy.deepcopy(encoder.transformer).to(kind)
         states = transformer(input_ids=ids, attention_mask=mask.long()).last_hidden_state
         expected = torch.nn.functional.normalize(pool("mean", states, mask), dim=1)
@@ -127,7 +131,7 @@ def test_inference_in_16_bits_is_by_a_copy(checkpoint, store, precision, kind):
     torch.testing.assert_close(found, expected, atol=2e-3, rtol=0)
     assert not torch.equal(found, exact)
     torch.testing.assert_close(found, exact, atol=0.03, rtol=0)
-    assert {each.dtype for each in encoder.parameters()} == {torch.float32}
+    assert {parameter.dtype for parameter in encoder.parameters()} == {torch.float32}
 
 
 def test_weights_there_and_back(checkpoint, store):
@@ -136,12 +140,12 @@ def test_weights_there_and_back(checkpoint, store):
     assert np.array_equal(vectors(one, store), vectors(other, store))
 
 
-def changed(encoder, rows):
+def change(encoder, rows):
     """An encoder with other words in these rows, and another bias."""
     table = encoder.transformer.get_input_embeddings().weight
     with torch.no_grad():
         table[rows] += 1 + torch.arange(len(rows))[:, None]
-        next(each for name, each in encoder.named_parameters() if name.endswith("bias")).add_(0.5)
+        next(parameter for name, parameter in encoder.named_parameters() if name.endswith("bias")).add_(0.5)
     return encoder
 
 
@@ -149,22 +153,22 @@ def changed(encoder, rows):
 def test_weights_hold_the_words_that_training_has_changed(checkpoint, store, kind):
     plain = open_encoder(checkpoint(kind), "native", 0).eval()
     assert plain.weights()["changed_words"].tolist() == []
-    encoder = changed(open_encoder(checkpoint(kind), "native", 0), [7, 9])
+    encoder = change(open_encoder(checkpoint(kind), "native", 0), [7, 9])
     weights = encoder.weights()
     assert weights["changed_words"].tolist() == [7, 9]
     assert weights["changed_word_embeddings"].shape == (2, 16)
     table = encoder.transformer.get_input_embeddings().weight
-    assert all(each.shape != tuple(table.shape) for each in weights.values())
-    kept = {name: each.copy() for name, each in weights.items()}
-    changed(encoder, [7, 8])  # a copy: what is trained later does not reach it
-    assert all(np.array_equal(weights[name], each) for name, each in kept.items())
+    assert all(array.shape != tuple(table.shape) for array in weights.values())
+    kept = {name: array.copy() for name, array in weights.items()}
+    change(encoder, [7, 8])  # a copy: what is trained later does not reach it
+    assert all(np.array_equal(weights[name], array) for name, array in kept.items())
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_replace_all_that_was_there(checkpoint, store, kind):
     """Words that only the other one had changed are those of the checkpoint again."""
-    one = changed(open_encoder(checkpoint(kind), "native", 0), [7, 9]).eval()
-    other = changed(open_encoder(checkpoint(kind), "native", 0), [9, 11, 12]).eval()
+    one = change(open_encoder(checkpoint(kind), "native", 0), [7, 9]).eval()
+    other = change(open_encoder(checkpoint(kind), "native", 0), [9, 11, 12]).eval()
     plain = open_encoder(checkpoint(kind), "native", 0).eval()
     first, before = plain.weights(), plain.digest()
     other.load_weights(one.weights())
@@ -210,7 +214,7 @@ def test_a_checkpoint_that_lacks_weights(broken):
     from safetensors.numpy import load_file, save_file
 
     weights = load_file(broken / "model.safetensors")
-    kept = {name: each for name, each in weights.items() if "layer.1.output.dense" not in name}
+    kept = {name: array for name, array in weights.items() if "layer.1.output.dense" not in name}
     save_file(kept, broken / "model.safetensors", {"format": "pt"})
     with pytest.raises(UsageError, match="lacks 2 weights of its architecture"):
         open_encoder(broken, "native", 0)

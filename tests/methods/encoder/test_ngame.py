@@ -42,10 +42,10 @@ def test_clusters_are_equal_to_within_one_at_each_split(count, size, seed):
     found = cluster_evenly(vectors, size, seed)
     sizes = sorted(Counter(found.tolist()).values())
 
-    def halved(rows):
-        return [rows] if rows <= size else sorted(halved(rows // 2) + halved(rows - rows // 2))
+    def halve(rows):
+        return [rows] if rows <= size else sorted(halve(rows // 2) + halve(rows - rows // 2))
 
-    assert sizes == (halved(count) if count else [])
+    assert sizes == (halve(count) if count else [])
     assert {*found.tolist()} == set(range(len(sizes)))
 
 
@@ -55,7 +55,7 @@ def test_clusters_hold_what_is_alike():
     vectors = np.repeat(centers, 8, axis=0) + 0.05 * rng.standard_normal((32, 4)).astype(np.float32)
     order = rng.permutation(32)
     found = cluster_evenly(vectors[order], 8, 1)
-    assert all(len({*(order[found == each] // 8).tolist()}) == 1 for each in range(4))
+    assert all(len({*(order[found == cluster] // 8).tolist()}) == 1 for cluster in range(4))
     with pytest.raises(MethodError, match="NaN or infinite"):
         cluster_evenly(np.full((3, 2), np.nan, np.float32), 2, 0)
 
@@ -73,16 +73,16 @@ def test_the_hinge_equals_its_transcription():
             negatives = sorted(
                 (cosines[row, j] for j in range(6) if not own[row, j] and not true[row, j]), reverse=True
             )
-            hinges = [max(0.0, 0.3 - cosines[row][own[row]][0] + each) for each in negatives[:hardest]]
+            hinges = [max(0.0, 0.3 - cosines[row][own[row]][0] + cosine) for cosine in negatives[:hardest]]
             costs.append(sum(hinges) / len(hinges) if hinges else 0.0)
-        tensors = [torch.from_numpy(each) for each in (cosines, own, true)]
+        tensors = [torch.from_numpy(array) for array in (cosines, own, true)]
         assert triplet_loss(*tensors, 0.3, hardest).item() == pytest.approx(np.mean(costs))
 
 
 def test_the_gradient_of_the_hinge():
     cosines = torch.rand(4, 4, dtype=torch.float64, requires_grad=True)
     own = torch.eye(4, dtype=torch.bool)
-    assert torch.autograd.gradcheck(lambda each: triplet_loss(each, own, own, 2.5, 3), (cosines,))
+    assert torch.autograd.gradcheck(lambda products: triplet_loss(products, own, own, 2.5, 3), (cosines,))
 
 
 @pytest.fixture
@@ -91,13 +91,13 @@ def task(checkpoint, tmp_path):
     dense = rng.random((20, 6)) < 0.3
     dense[np.arange(20), rng.integers(6, size=20)] = True
     texts = [Texts.from_lists([f"story {'red ' * (row % 5)}" for row in range(count)]) for count in (20, 6)]
-    stores = [TokenStore.of(Artifacts(tmp_path), each, open_tokenizer(checkpoint()), 8) for each in texts]
+    stores = [TokenStore.of(Artifacts(tmp_path), side, open_tokenizer(checkpoint()), 8) for side in texts]
 
-    def made(batch=6, seed=0, kind="triplet"):
+    def make(batch=6, seed=0, kind="triplet"):
         loss = PairLoss(kind, 0.3, 10, 0.05)
         return ClusteredPairs(*stores, csr_matrix(dense.astype(np.float32)), batch, Mining(3, 4), loss, seed)
 
-    return made, dense
+    return make, dense
 
 
 def test_a_batch_takes_whole_clusters_and_every_document_once_an_epoch(task):
@@ -106,13 +106,13 @@ def test_a_batch_takes_whole_clusters_and_every_document_once_an_epoch(task):
     one.resume({"clusters": np.arange(20) // 3})
     steps = [one.draw(step) for step in range(6)]
     for first in (0, 3):
-        rows = np.concatenate([each["anchor"].rows for each in steps[first : first + 3]])
+        rows = np.concatenate([step["anchor"].rows for step in steps[first : first + 3]])
         assert len({*rows.tolist()}) == 18
         in_order = (rows // 3).tolist()
         changes = sum(a != b for a, b in pairwise(in_order))
         assert changes == len({*in_order}) - 1  # documents of a cluster stand together
-    for each in steps:
-        assert dense[each["anchor"].rows, each["positive"].rows].all()
+    for step in steps:
+        assert dense[step["anchor"].rows, step["positive"].rows].all()
     orders = [np.concatenate([steps[first + i]["anchor"].rows for i in range(3)]).tolist() for first in (0, 3)]
     assert orders[0] != orders[1]
     again = made()
@@ -128,11 +128,11 @@ def test_clusters_are_made_again_between_epochs(task, monkeypatch):
     made, _ = task
     one, at = made(), []
 
-    def clustered(network, instances, rows, context, halved):
+    def cluster(network, instances, rows, context, halved):
         at.append(now)
         return np.random.default_rng(len(at)).permutation(20) // 3
 
-    monkeypatch.setattr(clustering, "cluster_texts", clustered)
+    monkeypatch.setattr(clustering, "cluster_texts", cluster)
     rows = []
     for now in range(12):
         one.prepare(now, Encoder.__new__(Encoder), None)
@@ -218,11 +218,11 @@ def test_equal_runs_are_equal_and_a_seed_is_another(run):
 def test_parameters_reach_the_trainings(run, monkeypatch):
     given = []
 
-    def shortlisted(documents, labels, pairs, shortlist, *options):
+    def list_candidates(documents, labels, pairs, shortlist, *options):
         given.append(shortlist)
         return shortlisted_of(documents, labels, pairs, shortlist, *options)
 
-    def trained(*arguments, **options):
+    def fit(*arguments, **options):
         loss = arguments[4]
         given.append({**loss.keywords, **{name: options[name] for name in ("batch", "epochs", "rate", "dropout")}})
         return fit_classifiers(*arguments, **options)
@@ -233,8 +233,8 @@ def test_parameters_reach_the_trainings(run, monkeypatch):
             super().__init__(instances, labels, pairs, batch, mining, loss, seed)
 
     shortlisted_of = classifiers.list_candidates
-    monkeypatch.setattr(classifiers, "list_candidates", shortlisted)
-    monkeypatch.setattr(classifiers, "fit_classifiers", trained)
+    monkeypatch.setattr(classifiers, "list_candidates", list_candidates)
+    monkeypatch.setattr(classifiers, "fit_classifiers", fit)
     monkeypatch.setattr(clustering, "ClusteredPairs", Watched)
     run(
         cluster_size=3,
@@ -259,7 +259,7 @@ def test_parameters_reach_the_trainings(run, monkeypatch):
 @pytest.mark.parametrize("known", [[], [(3, 2)], [(3, 2), (3, 4)], [(0, 1), (5, 1)]])
 def test_hardly_any_pairs(run, stories, known):
     shape = stories[2].shape
-    rows, columns = ([each[i] for each in known] for i in (0, 1))
+    rows, columns = ([pair[i] for pair in known] for i in (0, 1))
     pairs = csr_matrix((np.ones(len(known), np.float32), (rows, columns)), shape=shape)
     found, _ = run(pairs=pairs, k=20)
     assert np.isfinite(found.scores[:, :10]).all()
@@ -281,17 +281,17 @@ def test_strange_labels(run, labels):
 def test_the_score_is_the_fusion_of_vector_and_classifier(run, stories, monkeypatch, fusion):
     kept = []
 
-    def watched(documents, start, *rest, **options):
+    def watch(documents, start, *rest, **options):
         found = fit_classifiers(documents, start, *rest, **options)
         kept.append((documents, start, found[0]))
         return found
 
-    monkeypatch.setattr(classifiers, "fit_classifiers", watched)
+    monkeypatch.setattr(classifiers, "fit_classifiers", watch)
     _, raw_Y, pairs = stories
     found, _ = run(k=len(raw_Y), fusion=fusion, classifier_rate=5e-2)
     ((documents, vectors, trained),) = kept
-    for each in kept[0]:
-        np.testing.assert_allclose(np.linalg.norm(each, axis=1), 1, rtol=1e-5)
+    for matrix in kept[0]:
+        np.testing.assert_allclose(np.linalg.norm(matrix, axis=1), 1, rtol=1e-5)
     known = np.flatnonzero(np.diff(pairs.indptr))
     for query, row in zip(documents, known, strict=True):
         for label, score in zip(found.indices[row], found.scores[row], strict=True):
@@ -303,14 +303,14 @@ def test_the_score_is_the_fusion_of_vector_and_classifier(run, stories, monkeypa
 def test_the_losses_have_their_parameters(run, monkeypatch):
     given = []
 
-    def noted(name, loss, *arguments, **options):
-        given.append((name, *[each for each in arguments if isinstance(each, int | float)], options))
+    def note(name, loss, *arguments, **options):
+        given.append((name, *[argument for argument in arguments if isinstance(argument, int | float)], options))
         return loss(*arguments, **options)
 
-    monkeypatch.setattr(clustering, "triplet_loss", partial(noted, "triplet", triplet_loss))
-    monkeypatch.setattr(classifiers, "contrastive_loss", partial(noted, "classifiers", contrastive_loss))
+    monkeypatch.setattr(clustering, "triplet_loss", partial(note, "triplet", triplet_loss))
+    monkeypatch.setattr(classifiers, "contrastive_loss", partial(note, "classifiers", contrastive_loss))
     run(margin=0.45, hardest=3, c=0.6, d=7.0)
-    assert {str(each) for each in given} == {
+    assert {str(call) for call in given} == {
         str(("triplet", 0.45, 3, {})),
         str(("classifiers", {"c": 0.6, "d": 7.0})),
     }

@@ -112,5 +112,5 @@ def test_as_many_labels_as_are_asked_for(run):
 
 
 def test_the_temperature_counts(run, stories):
-    one, other = (run(PEFA, stories[2], temperature=each)[0].scores for each in (0.05, 5.0))
+    one, other = (run(PEFA, stories[2], temperature=temperature)[0].scores for temperature in (0.05, 5.0))
     assert not np.array_equal(one, other)

@@ -49,12 +49,12 @@ def test_the_first_labels_are_in_the_order_of_the_cross_encoder(
     for row, text in enumerate(NEW):
         labels = [label for label in before.indices[row, :2].tolist() if label >= 0]
         expected = reference.predict([(text, stories[1][label]) for label in labels]) if labels else []
-        order = sorted(zip(labels, map(float, expected), strict=True), key=lambda each: (-each[1], each[0]))
+        order = sorted(zip(labels, map(float, expected), strict=True), key=lambda pair: (-pair[1], pair[0]))
         assert found.indices[row, : len(labels)].tolist() == [label for label, _ in order]
         np.testing.assert_allclose(found.scores[row, : len(labels)], [value for _, value in order], atol=1e-5)
         assert found.indices[row, 2:].tolist() == before.indices[row, 2:].tolist()
     assert method.notes["pairs_read"] == int((before.indices[:, :2] >= 0).sum())
-    assert method.notes["model"]["parameters"] == sum(each.numel() for each in reference.parameters())
+    assert method.notes["model"]["parameters"] == sum(parameter.numel() for parameter in reference.parameters())
 
 
 def test_more_labels_are_reranked_than_are_predicted(cross_encoder, run):
@@ -104,7 +104,7 @@ def test_a_gpu_without_bfloat16_takes_float16(cross_encoder, predicted, run, mon
     monkeypatch.setattr("xmcbench.methods.encoder.hardware.choose_precision", volta)
     found, method = predicted(Rerank(model=str(folder), precision=precision), NEW, 8)
     assert method.notes["model"]["precision"] == "fp16"
-    assert {each.dtype for each in method._model.parameters()} == {torch.float16}
+    assert {parameter.dtype for parameter in method._model.parameters()} == {torch.float16}
     np.testing.assert_allclose(np.sort(found.scores[0]), np.sort(exact.scores[0]), atol=0.05)
 
 
@@ -127,7 +127,7 @@ def test_a_cross_encoder_without_its_output(cross_encoder, run):
     from safetensors.numpy import load_file, save_file
 
     file = cross_encoder() / "model.safetensors"
-    kept = {name: each for name, each in load_file(file).items() if not name.startswith("classifier.")}
+    kept = {name: weight for name, weight in load_file(file).items() if not name.startswith("classifier.")}
     save_file(kept, file, {"format": "pt"})
     with pytest.raises(UsageError, match=r"lacks 2 weights of BertForSequenceClassification, classifier\.bias first"):
         run(file.parent)

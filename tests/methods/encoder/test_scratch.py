@@ -22,7 +22,7 @@ def test_learns_words_from_the_corpus_alone(artifacts, stories):
     found = scratch(artifacts, stories, steps=150)
     assert found.source == "trained on the corpus, 150 steps"
     tokens = open_tokenizer(found.folder)(["The old apple", "bridge"], 16)
-    assert [len(each) for each in tokens] == [5, 3]
+    assert [len(text) for text in tokens] == [5, 3]
     assert (tokens[0][0], tokens[0][-1]) == (2, 3)
     curve = json.loads((found.folder / "history.json").read_text())["curve"]
     assert curve[-1][1] < 0.7 * curve[0][1]
@@ -34,7 +34,7 @@ def test_the_same_from_one_seed_and_another_from_another(tmp_path, stories):
         scratch(Artifacts(tmp_path / name), stories, seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))
     )
     assert first.sha256 == again.sha256 != other.sha256
-    tokenizers = {open_tokenizer(each.folder).sha256 for each in (first, again, other)}
+    tokenizers = {open_tokenizer(backbone.folder).sha256 for backbone in (first, again, other)}
     assert len(tokenizers) == 1
 
 
@@ -61,7 +61,7 @@ def test_a_shape_that_is_invalid(artifacts, stories, name):
 
 def test_no_step_of_warming_up(artifacts, stories):
     weights = open_encoder(scratch(artifacts, stories, steps=0).folder, "native", 0).weights()
-    assert all(np.isfinite(each).all() for each in weights.values())
+    assert all(np.isfinite(array).all() for array in weights.values())
 
 
 class Stopped(MaskedWords):

@@ -93,14 +93,14 @@ def test_the_pairs_of_an_epoch(corpus):
     assert found[label, 0, label, 0] == found[label, 2, label, 2] == 1
     # A document without a title has no pair of a title; one without words has no segment.
     assert found[title, 0, segment, 0] == int((first.documents == 0).sum())
-    assert {each for each in found if each[0] == title and each[2] == segment} == {(title, 0, segment, 0)}
-    assert {each for each in found if each[0] == each[2] == segment} == {(2, 0, 2, 0), (2, 1, 2, 1)}
-    assert not any(1 in each[1::2] and each[0] != segment for each in found)
+    assert {pair for pair in found if pair[0] == title and pair[2] == segment} == {(title, 0, segment, 0)}
+    assert {pair for pair in found if pair[0] == pair[2] == segment} == {(2, 0, 2, 0), (2, 1, 2, 1)}
+    assert not any(1 in pair[1::2] and pair[0] != segment for pair in found)
     between = epoch[(epoch[:, :, 0] == segment).all(1)]
     assert (between[:, 0, 2] != between[:, 1, 2]).all()
-    assert cuts_of(second) >= {tuple(each) for each in between[:, :, 1:].reshape(-1, 3).tolist()}
+    assert cuts_of(second) >= {tuple(cut) for cut in between[:, :, 1:].reshape(-1, 3).tolist()}
     of_title = epoch[(epoch[:, 0, 0] == title) & (epoch[:, 1, 0] == segment)]
-    assert {tuple(each) for each in of_title[:, 1, 1:].tolist()} == {cut for cut in cuts_of(first) if cut[0] == 0}
+    assert {tuple(cut) for cut in of_title[:, 1, 1:].tolist()} == {cut for cut in cuts_of(first) if cut[0] == 0}
     assert cuts_of(first) != cuts_of(second)
     assert not np.array_equal(task._draw_pairs(1), epoch)
 
@@ -145,7 +145,7 @@ def test_the_step_is_its_equation(corpus, checkpoint):
     for view in task.draw(1).values():
         ids = [torch.from_numpy(view.store[row].astype(np.int64))[None] for row in view.rows]
         with torch.no_grad():
-            sides.append(encoder(ids, [torch.ones_like(each, dtype=torch.bool) for each in ids]).double().numpy())
+            sides.append(encoder(ids, [torch.ones_like(row, dtype=torch.bool) for row in ids]).double().numpy())
     shares = np.exp(sides[0] @ sides[1].T / 0.3)
     expected = -np.log(shares.diagonal() / shares.sum(1)).mean()
     assert found["contrastive"].item() == pytest.approx(expected, abs=1e-5)

@@ -247,13 +247,13 @@ def test_prompts_reach_training_and_prediction(saved, stories, tmp_path):
     prompted, _ = saved(prompts={"query": "the red ", "document": "the green "}, name="prompted", lengths=24)
     scores = {}
     for kind, values in ((SentBERT, {}), (ICT, {"steps": 3, "batch": 8})):
-        for each in (folder, prompted):
-            method = kind(backbone=str(each), finetune_steps=3, finetune_batch=8, **values)
+        for backbone in (folder, prompted):
+            method = kind(backbone=str(backbone), finetune_steps=3, finetune_batch=8, **values)
             method.artifacts = Artifacts(tmp_path / "store")
             if values:
                 method.pretrained = method.pretrain(raw_X, raw_Y)
             method.fit(raw_X, raw_Y, pairs)
-            scores[kind, each] = method.predict(raw_X, 5).scores
+            scores[kind, backbone] = method.predict(raw_X, 5).scores
         assert not np.array_equal(scores[kind, folder], scores[kind, prompted])
     assert method.notes["backbone"]["prompts"] == {"instances": "the red ", "labels": "the green "}
 

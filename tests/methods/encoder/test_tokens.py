@@ -81,17 +81,17 @@ def test_no_text_at_all(artifacts, tokenizer):
 def test_made_once_for_texts_tokenizer_length_and_part(artifacts, tokenizer):
     texts = Texts.from_lists(["apple bridge"], ["candle"])
 
-    def reused(*arguments, **options):
+    def is_reused(*arguments, **options):
         before = artifacts.reused_s
         TokenStore.of(artifacts, *arguments, **options)
         return artifacts.reused_s > before
 
-    assert not reused(texts, tokenizer, 10)
-    assert reused(texts, tokenizer, 10)
-    assert reused(Texts.from_lists(["apple bridge"], ["candle"]), tokenizer, 10)
-    assert not reused(texts, tokenizer, 9)
-    assert not reused(texts, tokenizer, 10, titles=True)
-    assert not reused(Texts.from_lists(["apple"], ["candle"]), tokenizer, 10)
+    assert not is_reused(texts, tokenizer, 10)
+    assert is_reused(texts, tokenizer, 10)
+    assert is_reused(Texts.from_lists(["apple bridge"], ["candle"]), tokenizer, 10)
+    assert not is_reused(texts, tokenizer, 9)
+    assert not is_reused(texts, tokenizer, 10, titles=True)
+    assert not is_reused(Texts.from_lists(["apple"], ["candle"]), tokenizer, 10)
 
 
 def test_titles_alone(artifacts, tokenizer):

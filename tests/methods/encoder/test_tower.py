@@ -80,11 +80,11 @@ def opened(monkeypatch):
     """Record each encoder that is opened."""
     calls, original = [], tower_module.open_encoder
 
-    def counted(*arguments):
+    def count(*arguments):
         calls.append(arguments)
         return original(*arguments)
 
-    monkeypatch.setattr(tower_module, "open_encoder", counted)
+    monkeypatch.setattr(tower_module, "open_encoder", count)
     return calls
 
 
@@ -107,8 +107,8 @@ def test_a_second_fit_starts_from_the_pretrained_weights_again(made, cell, stori
     few = pairs.copy()
     few.data[pairs.indptr[10] :] = 0
     few.eliminate_zeros()
-    alone = [cell(made(kind), tmp_path, each)[0] for each in (pairs, few, None)]
-    assert len({each.scores.tobytes() for each in alone}) == 3
+    alone = [cell(made(kind), tmp_path, subset)[0] for subset in (pairs, few, None)]
+    assert len({ranking.scores.tobytes() for ranking in alone}) == 3
     method = made(kind)
     first, _ = cell(method, tmp_path / "own", pairs)
     assert first.scores.tobytes() == alone[0].scores.tobytes()
@@ -171,8 +171,8 @@ def test_what_is_left_on_disk(made, cell, stories, tmp_path, monkeypatch, kind):
     pretrained = list(tmp_path.glob("pretraining/*/pretrained.safetensors"))
     assert len(pretrained) == (trainings > 0)
     if trainings:
-        same = [each for each in weights if each.read_bytes() == pretrained[0].read_bytes()]
-        assert [each.stat().st_ino for each in same] == [pretrained[0].stat().st_ino]
+        same = [file for file in weights if file.read_bytes() == pretrained[0].read_bytes()]
+        assert [file.stat().st_ino for file in same] == [pretrained[0].stat().st_ino]
         assert set(load_arrays(pretrained[0])) == set(method.pretrained)
         notes = json.loads(pretrained[0].with_name("notes.json").read_text())
         assert "fine-tuning" not in notes
@@ -204,18 +204,18 @@ def test_a_tower_is_told_where_to_compute(checkpoint, artifacts, stories, monkey
         "seed": 3,
     }
 
-    def opened(compute):
+    def open_tower(compute):
         return Tower.open(str(checkpoint()), stories[:2], artifacts, compute, **values)
 
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    tower = opened(Compute("auto", 2))
+    tower = open_tower(Compute("auto", 2))
     assert (tower.device, tower.processes, tower.seed) == ("cpu", 2, 3)
     architecture = read_settings(checkpoint()).architecture
     assert tower.computed == ["cpu", "fp32", architecture, "mean", "_UnitLength()", "16", "cosine"]
     assert (tower.longest, tower.limit(24), tower.limit(1000)) == (64, 24, 64)
     assert tower.instance_tokens(Texts.from_lists(["the " * 900]), 1000).lengths.tolist() == [64]
     with pytest.raises(Unavailable, match="no CUDA device found"):
-        opened(Compute("cuda"))
+        open_tower(Compute("cuda"))
 
 
 def test_the_note_says_how_large_the_encoder_is_and_what_its_card_declares(made, stories, artifacts):
@@ -227,7 +227,7 @@ def test_the_note_says_how_large_the_encoder_is_and_what_its_card_declares(made,
     note = method.notes["backbone"]
     assert tower.encoder.projection is not None
     stored = load_arrays(folder / "model.safetensors")
-    assert note["parameters"] == sum(each.size for name, each in stored.items() if not name.startswith("pooler."))
+    assert note["parameters"] == sum(array.size for name, array in stored.items() if not name.startswith("pooler."))
     assert note["width"] == tower.encoder.width == 16
     assert note["card"] == {"license": "mit", "training_sets": ["snli", "multi_nli"]}
     (folder / "README.md").unlink()

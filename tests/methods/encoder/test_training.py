@@ -145,7 +145,7 @@ def test_a_plan_that_is_invalid(wrong):
 def test_epochs_take_every_row_once():
     epochs = Epochs(10, 3, seed=0)
     drawn = [epochs(step) for step in range(6)]
-    assert all(len(set(each)) == 3 for each in drawn)
+    assert all(len(set(rows)) == 3 for rows in drawn)
     assert len(set(np.concatenate(drawn[:3]))) == 9
     assert Epochs(10, 3, seed=0)(4).tolist() == drawn[4].tolist()
     assert Epochs(10, 3, seed=1)(0).tolist() != drawn[0].tolist()
@@ -164,7 +164,7 @@ def test_another_true_label_is_not_a_negative(prepared):
     for store in (instances, labels):
         ids = [torch.from_numpy(store[row].astype(np.int64))[None] for row in range(len(store))]
         with torch.no_grad():
-            vectors.append(encoder(ids, [torch.ones_like(each, dtype=torch.bool) for each in ids]))
+            vectors.append(encoder(ids, [torch.ones_like(row, dtype=torch.bool) for row in ids]))
     logits = (vectors[0] @ vectors[1].T).double().exp().numpy()
     true = pairs.toarray() > 0
     counts = true.sum(0)
@@ -194,7 +194,9 @@ def test_all_other_labels_are_negatives_of_the_paper(prepared):
     encoder.eval()
     place = DistributedContext.of("cpu")
     drawn = instances, labels, pairs, 60, 1.0, 0
-    masked, whole = (KnownPairs(*drawn, each).losses(0, encoder, place)["contrastive"] for each in ("untrue", "all"))
+    masked, whole = (
+        KnownPairs(*drawn, negatives).losses(0, encoder, place)["contrastive"] for negatives in ("untrue", "all")
+    )
     vectors = KnownPairs(*drawn, "all").draw(0)
     assert whole > masked
     logits = _vectors(encoder, vectors["anchor"]) @ _vectors(encoder, vectors["positive"]).T
@@ -205,7 +207,7 @@ def test_all_other_labels_are_negatives_of_the_paper(prepared):
 def _vectors(encoder, view):
     ids = [torch.from_numpy(view.store[row].astype(np.int64))[None] for row in view.rows]
     with torch.no_grad():
-        return encoder(ids, [torch.ones_like(each, dtype=torch.bool) for each in ids])
+        return encoder(ids, [torch.ones_like(row, dtype=torch.bool) for row in ids])
 
 
 def test_what_is_replayed_is_added(prepared):
@@ -243,7 +245,7 @@ def test_float16_leaves_out_a_step_that_overflows(checkpoint, prepared, tmp_path
         history = train(encoder, task, plan, tmp_path / name, {}, "cpu")
         ends[name] = encoder.weights()
     assert history.resumed_at == 4
-    assert all(np.isfinite(each).all() for each in ends["whole"].values())
+    assert all(np.isfinite(array).all() for array in ends["whole"].values())
     for name, weights in ends["whole"].items():
         assert np.array_equal(weights, ends["resumed"][name]), name
     scale = LossScale(True, torch.device("cpu"))
@@ -265,10 +267,10 @@ class Stopping(Overflowing):
 def test_the_precision_of_a_gpu(monkeypatch, native, capability, expected):
     """A V100 says that it supports bfloat16, which it only emulates."""
 
-    def supported(including_emulation=True):
+    def is_supported(including_emulation=True):
         return native or including_emulation
 
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_supported)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
     assert choose_precision("auto", "cuda") == expected
     assert choose_precision("fp32", "cuda") == "fp32"
@@ -292,5 +294,5 @@ def test_processes_wait_for_one_that_makes_clusters(monkeypatch):
     given = []
     monkeypatch.setattr("accelerate.Accelerator", lambda **options: given.extend(options["kwargs_handlers"]))
     DistributedContext.of("cpu")
-    (waits,) = [each.timeout for each in given if hasattr(each, "timeout")]
+    (waits,) = [handler.timeout for handler in given if hasattr(handler, "timeout")]
     assert waits >= timedelta(hours=12)

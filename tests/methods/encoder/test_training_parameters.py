@@ -100,11 +100,11 @@ def test_k_means(checkpoint, stories, tmp_path, monkeypatch):
     """Its restarts and points, at the first clusters and at the later ones."""
     asked, original = [], first_stage.k_means
 
-    def watched(vectors, count, restarts, points, device):
+    def watch(vectors, count, restarts, points, device):
         asked.append((count, restarts, points))
         return original(vectors, count, restarts, points, device)
 
-    monkeypatch.setattr(first_stage, "k_means", watched)
+    monkeypatch.setattr(first_stage, "k_means", watch)
     method = MACLR(
         backbone=str(checkpoint()),
         steps=8,

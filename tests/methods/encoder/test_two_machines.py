@@ -28,13 +28,13 @@ def test_two_machines_end_where_one_ends_also_when_killed(side_by_side, tmp_path
     statuses, _ = side_by_side(SCRIPT, [*words, "3"], TORCHRUN)
     assert all(statuses)
     held = [list((tmp_path / f"machine{rank}").rglob("checkpoint.safetensors")) for rank in "01"]
-    assert [len(each) for each in held] == [1, 0]
+    assert [len(files) for files in held] == [1, 0]
     statuses, errors = side_by_side(SCRIPT, [*words, ""], TORCHRUN)
     assert statuses == [0, 0], errors
     for rank in "01":
         with np.load(tmp_path / f"machine{rank}" / "end.npz") as found:
             assert (int(found["processes"]), found["resumed"].tolist()) == (2, [3, 0])
             assert found["indices"].tolist() == expected["indices"].tolist()
-            for name, each in expected.items():
-                np.testing.assert_allclose(found[name], each, atol=1e-4, err_msg=name)
+            for name, array in expected.items():
+                np.testing.assert_allclose(found[name], array, atol=1e-4, err_msg=name)
         assert not list((tmp_path / f"machine{rank}").rglob("checkpoint.safetensors"))

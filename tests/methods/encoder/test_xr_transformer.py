@@ -48,8 +48,8 @@ def test_the_gradient_of_a_level(scored):
     clusters = ClusterWeights(rng.normal(size=(9, 4)), rng.normal(size=9))
     listed = torch.arange(30).reshape(6, 5) % 9
 
-    def loss(each, weight, bias):
-        scores = torch.func.functional_call(clusters, {"weight": weight, "bias": bias}, (each, listed))
+    def loss(inputs, weight, bias):
+        scores = torch.func.functional_call(clusters, {"weight": weight, "bias": bias}, (inputs, listed))
         return level_loss(scores, shares, kept, 0.3)
 
     assert torch.autograd.gradcheck(loss, (vectors, clusters.weight, clusters.bias))
@@ -121,8 +121,8 @@ def test_missing_candidates_count_nothing(checkpoint, texts, tmp_path):
     wide = np.hstack([listed, np.full((24, 3), -1)]), np.hstack([shares, np.zeros((24, 3), np.float32)])
     with with_clusters(encoder, ClusterWeights(np.full((4, 16), 0.1, np.float32), np.full(4, 0.5, np.float32))):
         losses = [
-            LevelTask(texts, *each, 1.0, 24, 0).losses(0, encoder, Alone())["squared hinge"].item()
-            for each in ((listed, shares), wide)
+            LevelTask(texts, *level, 1.0, 24, 0).losses(0, encoder, Alone())["squared hinge"].item()
+            for level in ((listed, shares), wide)
         ]
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
@@ -181,20 +181,20 @@ def test_equal_runs_are_equal_and_what_changes_them(run):
 def test_parameters_reach_the_trainings(run, monkeypatch):
     plans, costs, ranked = [], [], []
 
-    def planned(*values, **named):
+    def make_plan(*values, **named):
         plans.append(TrainingPlan(*values, **named))
         return plans[-1]
 
-    def started(*values):
+    def fit(*values):
         costs.append(values[-2:])
         return fit_svms(*values)
 
     trained = TreeRanker.train
-    monkeypatch.setattr("xmcbench.methods.encoder.training.TrainingPlan", planned)
-    monkeypatch.setattr("xmcbench.methods.xr_transformer.level.fit_svms", started)
+    monkeypatch.setattr("xmcbench.methods.encoder.training.TrainingPlan", make_plan)
+    monkeypatch.setattr("xmcbench.methods.xr_transformer.level.fit_svms", fit)
     monkeypatch.setattr(TreeRanker, "train", lambda *rest, **named: ranked.append(named) or trained(*rest, **named))
     run(learning_rate=3e-4, warmup=0.3, clip=7.0, cost=0.4, threshold=0.2, nr_splits=4, max_leaf_size=3)
-    assert {(each.learning_rate, each.warmup, each.clip) for each in plans} == {(3e-4, 0.3, 7.0)}
+    assert {(plan.learning_rate, plan.warmup, plan.clip) for plan in plans} == {(3e-4, 0.3, 7.0)}
     assert set(costs) == {(0.4, 0)}
     assert ranked == [{"nr_splits": 4, "max_leaf_size": 3, "cost": 0.4, "threshold": 0.2, "seed": 0}]
 
@@ -202,7 +202,7 @@ def test_parameters_reach_the_trainings(run, monkeypatch):
 def test_parameters_reach_the_shortlist_and_the_search(run, monkeypatch):
     given = []
 
-    def listed(level, guessed, size, seed):
+    def draw_shortlist(level, guessed, size, seed):
         given.append((size, seed))
         return shortlist(level, guessed, size, seed)
 
@@ -211,7 +211,7 @@ def test_parameters_reach_the_shortlist_and_the_search(run, monkeypatch):
         return search_of(self, X, k, beam)
 
     search_of = TreeRanker.search
-    monkeypatch.setattr("xmcbench.methods.label_tree.tree.shortlist", listed)
+    monkeypatch.setattr("xmcbench.methods.label_tree.tree.shortlist", draw_shortlist)
     monkeypatch.setattr(TreeRanker, "search", search)
     run(shortlist=6, beam_size=7, k=4)
     assert {*given} == {(6, 0), (4, 7)}
@@ -238,15 +238,15 @@ def test_the_ranker_sees_the_vectors_of_the_trained_encoder(run, stories, monkey
 def test_a_level_is_trained_on_what_the_one_above_guessed(run, monkeypatch):
     handed = []
 
-    def noting(function, place):
-        def noted(*values):
+    def watch(function, place):
+        def note(*values):
             handed.append((function.__name__, values[place]))
             return function(*values)
 
-        return noted
+        return note
 
-    monkeypatch.setattr("xmcbench.methods.label_tree.tree.shortlist", noting(shortlist, 1))
-    monkeypatch.setattr("xmcbench.methods.xr_transformer.level.fit_svms", noting(fit_svms, 2))
+    monkeypatch.setattr("xmcbench.methods.label_tree.tree.shortlist", watch(shortlist, 1))
+    monkeypatch.setattr("xmcbench.methods.xr_transformer.level.fit_svms", watch(fit_svms, 2))
     run(guesses=2)
     assert [name for name, _ in handed] == ["fit_svms", "shortlist"] * 4
     assert handed[0][1] is handed[1][1] is None
@@ -266,7 +266,7 @@ def test_guesses_are_the_clusters_that_score_highest():
 
 @pytest.mark.parametrize("known", [[], [(3, 2)], [(3, 2), (3, 4)], [(0, 1), (5, 1)]])
 def test_hardly_any_pairs(run, stories, known):
-    rows, columns = ([each[i] for each in known] for i in (0, 1))
+    rows, columns = ([pair[i] for pair in known] for i in (0, 1))
     pairs = csr_matrix((np.ones(len(known), np.float32), (rows, columns)), shape=stories[2].shape)
     found, _ = run(pairs=pairs, k=20)
     assert {*found.indices.ravel().tolist()} == {-1, *columns}

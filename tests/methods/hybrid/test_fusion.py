@@ -9,7 +9,7 @@ from xmcbench.methods.hybrid import fusion
 from xmcbench.methods.hybrid.fusion import fit_weights, fuse, hold_out_rows, normalize, only_seen
 
 
-def ranking(*rows):
+def make_ranking(*rows):
     """A TopK of rows of (label, score), filled up to the longest."""
     width = max(map(len, rows))
     whole = [[*row, *[(-1, -np.inf)] * (width - len(row))] for row in rows]
@@ -19,7 +19,7 @@ def ranking(*rows):
     )
 
 
-FULL = ranking([(3, 0.9), (1, 0.5), (0, 0.1)])
+FULL = make_ranking([(3, 0.9), (1, 0.5), (0, 0.1)])
 SHORT = TopK(np.array([[2, 1, -1]], np.int32), np.array([[4.0, 2.0, -np.inf]], np.float32))
 
 
@@ -39,10 +39,10 @@ def test_normalization(how, full, short):
 
 
 def test_equal_scores_and_empty_rows():
-    same = ranking([(0, 0.3), (1, 0.3)], [])
+    same = make_ranking([(0, 0.3), (1, 0.3)], [])
     for how in ("range", "deviation", "shift"):
         assert normalize(same, how, 3).tolist() == [[0, 0], [0, 0]]
-    short = ranking([(0, 8.0)], [(1, 8.0), (2, 8.0)], [(0, 8.0), (1, 8.0), (2, 4.0)])
+    short = make_ranking([(0, 8.0)], [(1, 8.0), (2, 8.0)], [(0, 8.0), (1, 8.0), (2, 4.0)])
     for how in ("range", "deviation"):
         assert normalize(short, how, 4)[:2].tolist() == [[1, 0, 0], [1, 1, 0]]
     found = fuse([same, same], [1, 1], "range", 3, 3)
@@ -74,9 +74,9 @@ def test_against_a_plain_sum(seed, how):
 def test_the_unit_of_a_part_does_not_count():
     """Scores of another scale and place, as BM25's beside cosines, fuse alike."""
     other = TopK(FULL.indices, 100 * FULL.scores - 30)
-    single = ranking([(2, 0.3)], [(0, 0.3), (1, 0.3)])
+    single = make_ranking([(2, 0.3)], [(0, 0.3), (1, 0.3)])
     for how in ("range", "deviation", "rank"):
-        found = [fuse([each, SHORT], [1, 1], how, 5, 5) for each in (FULL, other)]
+        found = [fuse([part, SHORT], [1, 1], how, 5, 5) for part in (FULL, other)]
         np.testing.assert_allclose(found[0].scores[0, :4], found[1].scores[0, :4], rtol=1e-4)
         scaled = [normalize(TopK(single.indices, single.scores * scale), how, 5) for scale in (1, 30)]
         np.testing.assert_allclose(*scaled, rtol=1e-6)
@@ -104,8 +104,8 @@ def pairs_of(*rows, labels=6):
 
 def test_weights_find_the_part_that_is_right():
     pairs = pairs_of(*[[row % 6] for row in range(30)])
-    right = ranking(*[[(row % 6, 0.9), ((row + 1) % 6, 0.8)] for row in range(30)])
-    wrong = ranking(*[[((row + 2) % 6, 0.9), ((row + 3) % 6, 0.1)] for row in range(30)])
+    right = make_ranking(*[[(row % 6, 0.9), ((row + 1) % 6, 0.8)] for row in range(30)])
+    wrong = make_ranking(*[[((row + 2) % 6, 0.9), ((row + 3) % 6, 0.1)] for row in range(30)])
     weights, value = fit_weights([wrong, right], pairs)
     assert weights[1] > weights[0]
     assert sum(weights) == pytest.approx(1)
@@ -152,7 +152,7 @@ def test_what_is_held_out():
 
 
 def test_labels_without_a_known_pair_and_the_instance_itself_do_not_count():
-    found = ranking([(0, 0.9), (1, 0.8), (2, 0.7)], [(0, 0.9), (1, 0.8), (2, 0.7)])
+    found = make_ranking([(0, 0.9), (1, 0.8), (2, 0.7)], [(0, 0.9), (1, 0.8), (2, 0.7)])
     texts = Texts.from_lists(["a", "b"], uids=["u", "l1"])
     labels = Texts.from_lists(list("xyz"), uids=["l0", "l1", "l2"])
     kept = only_seen(found, texts, labels, pairs_of([1], [2], labels=3))
@@ -160,6 +160,6 @@ def test_labels_without_a_known_pair_and_the_instance_itself_do_not_count():
 
 
 def test_numbered_labels_do_not_tell_which_of_them_is_an_instance():
-    found = ranking([(0, 0.9), (1, 0.8)])
+    found = make_ranking([(0, 0.9), (1, 0.8)])
     texts, labels = Texts.from_lists(["a"], uids=["1"]), Texts.from_lists(list("xy"))
     assert only_seen(found, texts, labels, pairs_of([0, 1], labels=2)).indices.tolist() == [[0, 1]]

@@ -93,7 +93,7 @@ def test_weights_are_fitted_on_what_the_parts_have_not_seen(hybrid, corpus, monk
     rows = fusion.hold_out_rows(pairs, 0.2, 1000, 0)
     rest = [row for row in range(60) if row not in rows]
     for (trained, labels, asked), known in seen[:2]:
-        assert [list(trained), list(asked)] == [[corpus[0][row] for row in each] for each in (rest, rows)]
+        assert [list(trained), list(asked)] == [[corpus[0][row] for row in chosen] for chosen in (rest, rows)]
         assert labels is corpus[1]
         assert (known != pairs[rest]).nnz == 0
     assert all(known is pairs and texts[0] is corpus[0] for texts, known in seen[2:])
@@ -107,11 +107,11 @@ def test_held_out_rankings_are_those_of_a_cell_of_the_rest(hybrid, corpus, artif
     """Their own texts are not among the neighbors."""
     pairs, made, original = corpus[2], [], Part.ranking
 
-    def watched(self, texts, known, k):
+    def watch(self, texts, known, k):
         made.append((self, original(self, texts, known, k)[0]))
         return original(self, texts, known, k)
 
-    monkeypatch.setattr(Part, "ranking", watched)
+    monkeypatch.setattr(Part, "ranking", watch)
     hybrid(pairs, parts=f"tfidf,{spec}", weights="fit")
     part, found = made[1]
     rows = fusion.hold_out_rows(pairs, 0.2, 1000, 0)
@@ -237,10 +237,10 @@ def test_a_cell_after_those_of_its_parts_costs_the_fusion(inside, tiny, tmp_path
     assert [name.split("/")[-2] for name in after["artifacts"]] == ["ranking", "ranking"]
     assert {name.split("/")[-2] for name in alone["artifacts"]} == {"ranking", "tfidf"}
     assert after["metrics"] == alone["metrics"]
-    records = [json.loads(each.read_text()) for each in (tmp_path / "after" / "records").rglob("*.json")]
-    parts = [each["measured"] for each in records if each["cell"]["method"] != "hybrid"]
+    records = [json.loads(path.read_text()) for path in (tmp_path / "after" / "records").rglob("*.json")]
+    parts = [stored["measured"] for stored in records if stored["cell"]["method"] != "hybrid"]
     # A ranking costs what was reused for it, too: one part takes the features of the other.
-    spent = sum(sum(each["wall_s"].values()) + each["reused_s"] for each in parts)
+    spent = sum(sum(cost["wall_s"].values()) + cost["reused_s"] for cost in parts)
     assert 0 < after["measured"]["reused_s"] <= spent
     assert after["method"]["variant"] == "quick, tfidf + xr-linear"
     assert "libpecos" in after["environment"]["packages"]

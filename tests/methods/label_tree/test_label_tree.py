@@ -8,7 +8,7 @@ from xmcbench import TopK
 from xmcbench.methods.label_tree.tree import Level, label_tree, levels, shortlist
 
 
-def known_pairs(instances, labels, seed=0):
+def make_pairs(instances, labels, seed=0):
     """Pairs that leave no label and no instance without one, and features that tell the labels."""
     rng = np.random.default_rng(seed)
     dense = rng.random((instances, labels)) < 2 / labels
@@ -21,7 +21,7 @@ def known_pairs(instances, labels, seed=0):
 @pytest.mark.parametrize("labels", [1, 2, 3, 17, 101, 300])
 @pytest.mark.parametrize(("splits", "leaf"), [(2, 2), (4, 3), (16, 16), (16, 100)])
 def test_clusters_of_a_level_are_equal_to_within_one(labels, splits, leaf):
-    X, pairs = known_pairs(60, labels)
+    X, pairs = make_pairs(60, labels)
     tree = label_tree(X, pairs.tocsc(), nr_splits=splits, max_leaf_size=leaf, seed=0)
     assert tree[len(tree) - 1].shape[0] == labels
     members = np.eye(labels, dtype=np.float32)
@@ -54,8 +54,8 @@ PAIRS = csr_matrix(np.array([[1, 0, 0, 1, 0, 0], [0, 1, 1, 0, 0, 0]], np.float32
 
 def test_levels_count_the_labels_of_an_instance():
     found = levels(TREE, PAIRS, 1, 100)
-    assert [each.clusters for each in found] == [2, 3, 6]
-    assert [each.labels.toarray().tolist() for each in found[:2]] == [[[2, 0], [1, 1]], [[2, 0, 0], [0, 1, 1]]]
+    assert [level.clusters for level in found] == [2, 3, 6]
+    assert [level.labels.toarray().tolist() for level in found[:2]] == [[[2, 0], [1, 1]], [[2, 0, 0], [0, 1, 1]]]
     assert found[2].labels.toarray().tolist() == PAIRS.toarray().tolist()
     assert found[0].children.toarray().tolist() == [[1, 1]]
     assert found[1].children.toarray().tolist() == [[1, 1, 0], [0, 0, 1]]
@@ -68,7 +68,7 @@ def test_levels_count_the_labels_of_an_instance():
 )
 def test_levels_that_are_left_out(smallest, largest, sizes):
     found = levels(TREE, PAIRS, smallest, largest)
-    assert [each.clusters for each in found] == sizes
+    assert [level.clusters for level in found] == sizes
     assert found[0].children.toarray().tolist() == [[1] * sizes[0]]
     if sizes == [3, 6]:
         assert found[1].children.toarray().tolist() == np.tile(np.eye(3), (1, 2)).tolist()
@@ -82,7 +82,7 @@ def literal_shortlist(level, guessed, row):
     above = {parents[cluster] for cluster in own}
     siblings = [cluster for cluster in range(level.clusters) if parents[cluster] in above and cluster not in own]
     below = [[cluster for cluster in range(level.clusters) if parents[cluster] == guess] for guess in guessed]
-    return [own, siblings, *[each for guess, each in zip(guessed, below, strict=True) if guess not in above]]
+    return [own, siblings, *[children for guess, children in zip(guessed, below, strict=True) if guess not in above]]
 
 
 @pytest.mark.parametrize("size", [1, 3, 9, 500])
@@ -98,8 +98,8 @@ def test_shortlist_equals_its_transcription(size):
     assert found.shape == shares.shape
     assert found.shape[1] <= min(size, 20)
     for row in range(40):
-        listed = [each for each in found[row].tolist() if each >= 0]
-        groups = literal_shortlist(level, [each for each in guesses[row].tolist() if each >= 0], row)
+        listed = [candidate for candidate in found[row].tolist() if candidate >= 0]
+        groups = literal_shortlist(level, [guess for guess in guesses[row].tolist() if guess >= 0], row)
         whole = [cluster for group in groups for cluster in group]
         assert len(listed) == len({*listed}) == min(size, len(whole))
         place = 0

@@ -14,7 +14,7 @@ from xmcbench.methods.label_tree.tree import label_tree
 VALUES = {"cost": 1.0, "threshold": 0.05, "seed": 3}
 
 
-def drawn(labels=40, instances=200):
+def draw(labels=40, instances=200):
     """Features, pairs that leave no instance without one, and queries; labels 7 and 9 have no pair."""
     rng = np.random.default_rng(1)
     X, queries = (random_matrix(rows, 60, 0.2, "csr", np.float32, rng) for rows in (instances, 30))
@@ -42,7 +42,7 @@ def all_scores(X, pairs, queries, tree):
 @pytest.mark.parametrize("cores", [1, 3])
 def test_a_beam_over_all_nodes_ranks_by_brute_force(monkeypatch, splits, leaf, cores):
     monkeypatch.setattr(linear, "usable_cores", lambda: cores)
-    X, pairs, queries = drawn()
+    X, pairs, queries = draw()
     seen = np.unique(pairs.indices)
     shape = {"nr_splits": splits, "max_leaf_size": leaf}
     found = TreeRanker.train(X, pairs, **shape, **VALUES).search(queries, 10, 1000)
@@ -54,7 +54,7 @@ def test_a_beam_over_all_nodes_ranks_by_brute_force(monkeypatch, splits, leaf, c
 
 
 def test_a_narrow_beam_follows_the_best_nodes_only():
-    X, pairs, queries = drawn()
+    X, pairs, queries = draw()
     seen = np.unique(pairs.indices)
     known = pairs[:, seen].tocsr()
     shape = {"nr_splits": 2, "max_leaf_size": 20}
@@ -73,7 +73,7 @@ def test_a_narrow_beam_follows_the_best_nodes_only():
 
 
 def test_blocks_of_queries_do_not_matter(monkeypatch):
-    X, pairs, queries = drawn()
+    X, pairs, queries = draw()
     made = TreeRanker.train(X, pairs, nr_splits=4, max_leaf_size=5, **VALUES)
     whole = made.search(queries, 8, 6)
     monkeypatch.setattr(ranker, "_BLOCK", 1)
@@ -83,7 +83,7 @@ def test_blocks_of_queries_do_not_matter(monkeypatch):
 
 
 def test_labels_without_a_pair_are_never_predicted():
-    X, pairs, queries = drawn()
+    X, pairs, queries = draw()
     made = TreeRanker.train(X, pairs, nr_splits=4, max_leaf_size=5, **VALUES)
     found = made.search(queries, 40, 1000)
     found.check(30, 40, 40)
@@ -95,7 +95,7 @@ def test_labels_without_a_pair_are_never_predicted():
 
 
 def test_it_learns_the_labels_of_its_instances():
-    _, pairs, _ = drawn()
+    _, pairs, _ = draw()
     X = csr_matrix((pairs @ random_matrix(40, 60, 0.5, "csr", np.float32, 0)).astype(np.float32))
     made = TreeRanker.train(X, pairs, nr_splits=4, max_leaf_size=5, **VALUES)
     first = made.search(X, 1, 50).indices[:, 0]

@@ -19,7 +19,7 @@ def positives():
     return csc_matrix((own & (INSTANCES @ MEMBERS.T).toarray().astype(bool)).astype(np.float32))
 
 
-def trained(cost=1.0, threshold=0.0, seed=0):
+def train(cost=1.0, threshold=0.0, seed=0):
     return linear_svms(X, positives(), MEMBERS, INSTANCES, cost=cost, threshold=threshold, seed=seed)
 
 
@@ -30,7 +30,7 @@ def test_weights_are_those_of_scikit_learn(monkeypatch, cost):
     monkeypatch.setattr(linear, "_PASSES", 10_000)
     linear._descend.recompile()
     try:
-        found = trained(cost).toarray()
+        found = train(cost).toarray()
     finally:
         monkeypatch.undo()
         linear._descend.recompile()
@@ -44,7 +44,7 @@ def test_weights_are_those_of_scikit_learn(monkeypatch, cost):
 
 def test_it_stops_near_the_optimum():
     """By the tolerance of PECOS: the loss is at most 5% above that of the least one."""
-    found = trained().toarray()
+    found = train().toarray()
     queries = np.hstack([X.toarray(), np.ones((120, 1))])
     signs = np.where(positives().toarray() > 0, 1, -1)
 
@@ -61,7 +61,7 @@ def test_it_stops_near_the_optimum():
 
 
 def test_weights_below_the_threshold_are_dropped():
-    whole, kept = trained().toarray(), trained(threshold=0.2).toarray()
+    whole, kept = train().toarray(), train(threshold=0.2).toarray()
     np.testing.assert_array_equal(kept, np.where(np.abs(whole) >= 0.2, whole, 0))
     assert (kept != whole).any()
 
@@ -78,14 +78,14 @@ def test_threads_do_not_matter(monkeypatch):
     several = {}
     for cores in (1, 3):
         monkeypatch.setattr(linear, "usable_cores", lambda cores=cores: cores)
-        several[cores] = trained(seed=5)
+        several[cores] = train(seed=5)
     assert several[1].data.tobytes() == several[3].data.tobytes()
-    assert (trained(seed=6).data != several[1].data).any()
+    assert (train(seed=6).data != several[1].data).any()
 
 
 def test_numpy_keeps_its_random_state():
     before = np.random.get_state()[1].copy()
-    trained()
+    train()
     np.testing.assert_array_equal(np.random.get_state()[1], before)
 
 

@@ -45,10 +45,10 @@ def pecos(training, texts, blocks=BLOCKS):
         from pecos.utils.featurization.text.vectorizers import Vectorizer
 
         config = {"type": "tfidf", "kwargs": {"base_vect_configs": copy.deepcopy(blocks)}}
-        return Vectorizer.train([spaced(text) for text in training], config).predict([spaced(text) for text in texts])
+        return Vectorizer.train([respace(text) for text in training], config).predict([respace(text) for text in texts])
 
 
-def spaced(text):
+def respace(text):
     return text.translate(dict.fromkeys(map(ord, "\t\n\v\f\r"), " "))
 
 
@@ -189,15 +189,15 @@ def test_bigrams_that_are_sorted_in_parts_are_the_same(recipe, monkeypatch):
         Texts.from_lists([" ".join(random.choice(["ab", "cd", "ef", "gh"], 9)) for _ in range(20)]) for _ in range(3)
     ]
 
-    def fitted(size):
+    def fit(size):
         monkeypatch.setattr("xmcbench.methods.sparse.ngrams._SORTED", size)
         return NgramTfidf.fit(corpora, recipe, 2, 1.0)
 
-    whole = fitted(1_000_000)
+    whole = fit(1_000_000)
     assert len(whole._bigrams) == 16
     assert (np.diff(whole._bigrams) > 0).all()
     for size in (1, 7, 100):
-        parts = fitted(size)
+        parts = fit(size)
         assert np.array_equal(parts._bigrams, whole._bigrams)
         assert np.array_equal(parts._bigram_idf, whole._bigram_idf)
 

@@ -18,7 +18,7 @@ def lines(words=WORDS, vectors=VECTORS):
 
 def binary(words=WORDS, vectors=VECTORS, header=None, between=b""):
     records = (word.encode() + b" " + vector.tobytes() for word, vector in zip(words, vectors, strict=True))
-    return (header or f"{len(words)} {vectors.shape[1]}\n").encode() + b"".join(each + between for each in records)
+    return (header or f"{len(words)} {vectors.shape[1]}\n").encode() + b"".join(record + between for record in records)
 
 
 TEXT = "".join(lines()).encode()

@@ -50,7 +50,7 @@ def test_pairs_replace_pseudo_pairs(fitted, corpus):
     """Labels swapped in the pairs are swapped in the predictions: no text of a label is read."""
     raw_X, raw_Y, pairs, new = corpus
     swapped = csr_matrix(pairs[:, ::-1])
-    plain, other = (fitted(XRLinear, raw_X, raw_Y, each).predict(new, k=1).indices for each in (pairs, swapped))
+    plain, other = (fitted(XRLinear, raw_X, raw_Y, known).predict(new, k=1).indices for known in (pairs, swapped))
     assert set(plain[0]) <= {4, 6}
     assert set(other[0]) <= {len(raw_Y) - 1 - 4, len(raw_Y) - 1 - 6}
 
