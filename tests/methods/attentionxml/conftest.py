@@ -1,8 +1,6 @@
 import numpy as np
 import pytest
 
-from xmcbench.methods.attentionxml.network import Sequences
-
 
 @pytest.fixture(autouse=True, scope="package")
 def _one_thread():
@@ -18,6 +16,8 @@ def _one_thread():
 @pytest.fixture
 def texts():
     """Five texts of 1 to 6 words out of 9."""
+    from xmcbench.methods.attentionxml.network import Sequences
+
     rng = np.random.default_rng(0)
     lengths = np.array([3, 1, 6, 2, 5])
     return Sequences(np.concatenate([[0], np.cumsum(lengths)]), rng.integers(0, 9, lengths.sum()).astype(np.int32))
