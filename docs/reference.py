@@ -102,7 +102,7 @@ def _commands() -> str:
     for verb in VERBS:
         below = top.below(verb)
         parts.append(f"## xmcbench {verb}\n\n{_help(below)}\n")
-        parts += [f"### xmcbench {verb} {name}\n\n{_help(each)}\n" for name, each in below.commands().items()]
+        parts += [f"### xmcbench {verb} {name}\n\n{_help(listed)}\n" for name, listed in below.commands().items()]
     return "\n".join(parts)
 
 
@@ -120,11 +120,11 @@ def _methods() -> str:
         parts.append(f"## {entry.title} {{ #{entry.name} }}\n\n{_markdown(method.doc)}\n")
         parts.append(f"Name on the command line: `{entry.name}`. Pairs: {method.supervision}.\n")
         parts.append("| parameter | type | range | default | meaning |\n|---|---|---|---|---|")
-        for name, each in method.parameters.items():
-            said = each.doc.text + (f" [{each.doc.source}]" if each.doc.source else "")
-            unit = f" ({each.unit})" if each.unit else ""
-            kind = each.type_name.replace("|", "\\|")
-            parts.append(f"| `{name}` | {kind}{unit} | {each.range} | `{each.default}` | {said} |")
+        for name, parameter in method.parameters.items():
+            said = parameter.doc.text + (f" [{parameter.doc.source}]" if parameter.doc.source else "")
+            unit = f" ({parameter.unit})" if parameter.unit else ""
+            kind = parameter.type_name.replace("|", "\\|")
+            parts.append(f"| `{name}` | {kind}{unit} | {parameter.range} | `{parameter.default}` | {said} |")
         for preset, values in method.presets.items():
             chosen = ", ".join(f"`{name}={value}`" for name, value in values.items()) or "the defaults"
             parts.append(f"\nPreset `{preset}`: {chosen}.")
@@ -175,8 +175,8 @@ def _signature(thing: object) -> str:
     except ValueError:
         return ""
     parameters = [
-        each.replace(annotation=_annotation(each.annotation), default=_default(each.default))
-        for each in found.parameters.values()
+        parameter.replace(annotation=_annotation(parameter.annotation), default=_default(parameter.default))
+        for parameter in found.parameters.values()
     ]
     returns = inspect.Signature.empty if inspect.isclass(thing) else _annotation(found.return_annotation)
     return str(found.replace(parameters=parameters, return_annotation=returns))
@@ -200,7 +200,7 @@ def _default(given: object) -> object:
 def _markdown(doc: str) -> str:
     """A docstring as Markdown: tables of names and meanings, which are aligned by spaces, become code blocks."""
     blocks = doc.split("\n\n")
-    return "\n\n".join(_code_block(each) if re.match(r"\w+ {2,}\S", each) else each for each in blocks)
+    return "\n\n".join(_code_block(block) if re.match(r"\w+ {2,}\S", block) else block for block in blocks)
 
 
 def _code_block(text: str) -> str:

@@ -55,7 +55,11 @@ def _extra(package: str) -> tuple[str, bool]:
         return "", True
     found = "", True
     requirements = [Requirement(line) for line in installed.get_all("Requires-Dist") or []]
-    markers = [each.marker for each in requirements if canonicalize_name(each.name) == canonicalize_name(package)]
+    markers = [
+        requirement.marker
+        for requirement in requirements
+        if canonicalize_name(requirement.name) == canonicalize_name(package)
+    ]
     for extra in installed.get_all("Provides-Extra") or []:
         for marker in markers:
             if extra not in _UNNAMED and f'extra == "{extra}"' in str(marker):
