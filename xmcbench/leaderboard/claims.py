@@ -7,7 +7,6 @@ Differences are taken seed by seed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -16,15 +15,13 @@ from statistics import fmean
 from xmcbench.leaderboard import ablation, captions
 from xmcbench.leaderboard.blocks import Block, Heading, Page, citations
 from xmcbench.leaderboard.published import Ablation, Claim, Side, Source
-from xmcbench.leaderboard.rows import for_tuning, group_rows
+from xmcbench.leaderboard.rows import Facts, for_tuning, group_rows
 from xmcbench.leaderboard.tables import Table, text_table, without_switches
 from xmcbench.records import Record, Staleness
 
 NAME = "claims"
 #: The metrics of the page.
 METRICS = ("P@1", "R@100")
-#: The first part of a variant, if it is a preset's name: "small", not "15 epochs".
-_PRESET = re.compile(r"[a-z][a-z0-9-]*")
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ def _shared_presets(records: Iterable[Record], claims: Iterable[Claim]) -> list[
     methods = {side.method for claim in claims for side in (claim.better, claim.worse)}
     found: dict[str, set[str]] = {}
     for record in records:
-        preset = _preset(record)
+        preset = Facts.of(record).preset
         if record.method.title in methods:
             found.setdefault(preset, set()).add(record.method.title)
     beside = found.pop("", set())
@@ -111,13 +108,13 @@ def _row(side: Side, records: Sequence[Record], source: Source, preset: str, sta
     inside = [record for record in records if record.cell.setting == side.setting]
     if side.row is not None and source.ablation:
         rows = [record for record in inside if _is_row(record, side.row, source.ablation, staleness)]
-        own = [record for record in rows if _preset(record) == preset]
+        own = [record for record in rows if Facts.of(record).preset == preset]
     else:
         whole, _ = ablation.split_ablated(inside, [source])
         named = [record for record in whole if record.method.title == side.method]
         unchanged = [record for record in named if _is_unchanged(record, record.method.variant, staleness)]
-        own = [record for record in unchanged if _preset(record) == preset]
-        own = own or [record for record in unchanged if not _preset(record)]  # a method without presets
+        own = [record for record in unchanged if Facts.of(record).preset == preset]
+        own = own or [record for record in unchanged if not Facts.of(record).preset]  # a method without presets
     # A preset may have changed between two runs: its rows by today's code come first, then those with more seeds.
     return min(group_rows(own).values(), key=lambda group: (len(staleness.problems(group)), -len(group)), default=[])
 
@@ -138,7 +135,7 @@ def _is_unchanged(record: Record, variant: str, staleness: Staleness, ignored: C
     The variant names changed parameters, but not those that it describes: a row with another number of steps looks like
     one of the preset. Only the preset tells.
     """
-    return "=" not in variant and not staleness.has_changed(record, _preset(record), ignored)
+    return "=" not in variant and not staleness.has_changed(record, Facts.of(record).preset, ignored)
 
 
 def _others(group: Sequence[Record], source: Source) -> dict[str, object]:
@@ -156,11 +153,6 @@ def _pairs(better: Sequence[Record], worse: Sequence[Record]) -> list[tuple[Reco
         return [(better[0], record) for record in worse]
     by_seed = {record.cell.seed: record for record in worse}
     return [(record, by_seed[record.cell.seed]) for record in better if record.cell.seed in by_seed]
-
-
-def _preset(record: Record) -> str:
-    first = record.method.variant.split(", ")[0]
-    return first if _PRESET.fullmatch(first) else ""
 
 
 def _value(record: Record, metric: str) -> float:

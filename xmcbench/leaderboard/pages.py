@@ -13,7 +13,7 @@ from xmcbench.leaderboard import ablation, captions, charts, claims, consistency
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, with_few_charts
 from xmcbench.leaderboard.decisions import decisions
 from xmcbench.leaderboard.published import MAIN, Source, sources
-from xmcbench.leaderboard.rows import borrow, by_setting, for_tuning, order, rows
+from xmcbench.leaderboard.rows import Row, by_setting, for_tuning, order
 from xmcbench.leaderboard.sections import FEW, Context, Measured, details, main_table
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import Scores
@@ -75,7 +75,7 @@ def pages(
     measured = [ablation.split_ablated(datasets[name], printed)[0] for name in sorted(datasets)]
     ranking = _overall_page(measured, staleness, ranked or {})
     others = [page for page in (ranking, ablations, claimed) if page]
-    board = [_index(datasets, printed, names, others), *made, *others]
+    board = [_index(datasets, context, names, others), *made, *others]
     return _with_remarks([*map(with_few_charts, board)], told)
 
 
@@ -118,9 +118,9 @@ def _with_remarks(board: Sequence[Page], remarks: Mapping[str, str]) -> list[Pag
 
 
 def _index(
-    datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], names: Sequence[str], others: Sequence[Page]
+    datasets: Mapping[str, Sequence[Record]], context: Context, names: Sequence[str], others: Sequence[Page]
 ) -> Page:
-    lines = []
+    printed, lines = context.printed, []
     for name in names:
         settings = by_setting(datasets.get(name, ()))
         kind = captions.settings(settings) if settings else "published rows only"
@@ -132,28 +132,30 @@ def _index(
         lines.append(f"* [Ablation](ablation.md) of {', '.join(map(markdown, methods))}")
     if claims.NAME in (page.name for page in others):
         lines.append(f"* [The papers' claims, tested]({claims.NAME}.md)")
-    blocks: list[Block] = [_best(datasets), "\n".join(lines), Heading(2, "Datasets")]
+    blocks: list[Block] = [_best(datasets, context), "\n".join(lines), Heading(2, "Datasets")]
     blocks += [_statistics(datasets, printed, names), Heading(2, "How to read the tables"), captions.READING]
     return Page("README", "Leaderboards", (*blocks, *citations(printed, attrgetter("rows"))))
 
 
-def _best(datasets: Mapping[str, Sequence[Record]]) -> Table:
-    """The best method of each dataset and setting, by two metrics; datasets for tuning are left out."""
+def _best(datasets: Mapping[str, Sequence[Record]], context: Context) -> Table:
+    """The best row of each dataset and setting, by two metrics; datasets for tuning are left out."""
     lines: list[tuple[str, Sequence[str], int]] = []
     for name in (name for name in sorted(datasets) if not for_tuning(name)):
         settings = by_setting(datasets[name])
         for setting, records in settings.items():
-            pool = [*records, *borrow(settings.get(Setting("ez"), ()), records if setting.kind != "ez" else ())]
-            done = [row for row in rows(pool, records[0].protocol.filter) if row.figures and not row.facts.changes]
-            if done:
-                shown = [
-                    f"{best.facts.short}, {100 * best.figures[metric].value:.1f}"
-                    for metric in RANKED_BY
-                    for best in [max(done, key=lambda row, metric=metric: row.figures[metric].value)]  # type: ignore[misc]
-                ]
-                lines.append((name, [setting.title, *shown, f"{len({row.facts.title for row in done})}"], 0))
+            shown = Measured.of(context, name, setting, records, settings.get(Setting("ez"), ())).standard
+            if shown:
+                methods = len({row.facts.title for row in shown})
+                lines.append(
+                    (name, [setting.title, *(_name_best(shown, metric) for metric in RANKED_BY), f"{methods}"], 0)
+                )
     heads = ("setting", *(f"best {metric}" for metric in RANKED_BY), "methods")
     return text_table("best", captions.BEST, "Dataset", heads, lines, words=heads[:-1])
+
+
+def _name_best(shown: Sequence[Row], metric: str) -> str:
+    best = max(shown, key=lambda row: row.figures[metric].value)
+    return f"{best.facts.short}, {100 * best.figures[metric].value:.1f}"
 
 
 def _statistics(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], names: Sequence[str]) -> Table:

@@ -6,7 +6,7 @@ A note of a record describes a model if it has a ``name``, a ``source`` and a ``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,22 +56,6 @@ def kinds(record: Record) -> tuple[str, ...]:
     """The kinds of a row: whether it needs pairs, and whether a model of it was trained outside."""
     pairs = NEEDS_PAIRS if record.method.supervision == "required" else NO_PAIRS
     return pairs, OUTSIDE if any(model.outside for model in models(record)) else SCRATCH
-
-
-def notes(records: Iterable[Record]) -> tuple[str, ...]:
-    """Notes on models that rows start from and that were trained on other data, according to their model cards."""
-    found = (model for record in records for model in models(record) if model.outside)
-    return tuple(dict.fromkeys(f"starts from {model.name}, which was trained on {_outside(model)}" for model in found))
-
-
-def _outside(model: Model) -> str:
-    if model.data is None:
-        return "other data; the record does not say which"
-    return (
-        f"{', '.join(model.data)} (according to its model card)"
-        if model.data
-        else "other data, which its card does not name"
-    )
 
 
 def _notes(value: Any) -> Iterator[Mapping[str, Any]]:

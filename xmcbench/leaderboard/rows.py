@@ -53,7 +53,7 @@ class Facts:
         for place, part in enumerate(filter(None, record.method.variant.split(", "))):
             if "=" in part:
                 kind = "changes"
-            elif part in encoders or part.startswith("scratch:"):
+            elif part in encoders:
                 kind = "encoder"
             elif _BUDGET.match(part):
                 kind = "training"
