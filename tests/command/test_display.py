@@ -3,6 +3,7 @@
 import io
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -45,10 +46,10 @@ def test_plain_lines_elsewhere_than_on_a_terminal(planned, tmp_path, record, alt
         display.watch(running)
         display.watch(running)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(
-        "1 of 4 cells done, 1 running, about 10 s left; [3/4] TF-IDF, tiny full, seed 0: fit, step 10"
+    assert line == (
+        "1 of 4 cells done, 1 running, about 25 s left; "
+        "[3/4] fit, 25% of 40 steps, about 15 s left, 61 s so far: TF-IDF, seed 0, tiny full"
     )
-    assert line.endswith("of 40 (25%), 2/s, 15 s left, 61 s")
 
 
 def test_how_a_cell_ended(planned, tmp_path, record, altered, capsys):
@@ -88,19 +89,38 @@ def test_a_terminal_has_a_line_a_cell_and_one_for_the_whole(planned, tmp_path, r
     if dumb:
         assert shown == "[1/2] TF-IDF, seed 0: started\n"
         return
-    lines = [line for line in shown.replace("\r", "").splitlines() if "TF-IDF" in line or "cells done" in line]
-    assert "[1/2] TF-IDF, seed 0: fit" in lines[0]
-    assert "[2/2] TF-IDF, seed 1: fit" in lines[1]
-    assert "0 of 2 cells done, 2 running" in lines[2]
+    lines = [line for line in shown.replace("\r", "").splitlines() if "] fit" in line or "cells done" in line]
+    assert "0 of 2 cells done, 2 running" in lines[0]
+    assert "[1/2] fit" in lines[1]
+    assert "[2/2] fit" in lines[2]
     assert "\x1b[2J" not in screen.getvalue()  # nothing of a name acts on the terminal
     assert "\x1b[3" not in screen.getvalue()  # no color
     assert "[1/2] TF-IDF, seed 0: ok, 5.0 s\n" in screen.getvalue()
 
 
-def test_the_outlook_of_a_run(planned, record):
+def test_cached_cells_are_not_counted(planned, tmp_path, record, capsys):
+    made = planned(seeds=range(3))
+    made = replace(made, cells=[replace(made.cells[0], state="cached"), *made.cells[1:]])
+    with Display(made, Store(tmp_path / "runs"), every_s=0) as display:
+        display.watch([Underway(made.cells[1], 1, 3.0, Report("predict", 12))])
+        display.progress(made.cells[2], 2, record())
+    assert capsys.readouterr().err.splitlines() == [
+        "0 of 2 cells done, 1 running; [1/2] predict, 12 steps, 3 s so far: TF-IDF, seed 1",
+        "[2/2] TF-IDF, seed 2: ok, 5.0 s",
+    ]
+
+
+def test_the_outlook_of_a_run(planned, record, monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 100.0)
     first, second, third = planned(seeds=range(3)).cells
     outlook = Outlook(3, {first.cell.key: 10.0, second.cell.key: -1.0, third.cell.key: 4.0})
     assert outlook.seconds_left([]) is None  # nothing is known of the second
     outlook.took_s[first.cell.key] = 8.0
     assert outlook.seconds_left([]) == 8.0 + 4.0
-    assert outlook.seconds_left([Underway(third, 2, 3.0, None), Underway(second, 1, 20.0, None)]) == (0.0 + 1.0) / 2
+    late = Underway(second, 1, 20.0, None)
+    assert outlook.seconds_left([Underway(third, 2, 3.0, None), late]) == (0.0 + 1.0) / 2
+    # A cell knows more about its steps than earlier cells do.
+    slow = Underway(third, 2, 3.0, Report("fit", 10, 40, "step", 95.0, 0))
+    assert outlook.seconds_left([slow, late]) == (0.0 + 15.0) / 2
+    # Nothing is known about cells that take longer than expected.
+    assert outlook.seconds_left([Underway(third, 2, 9.0, None), late]) is None

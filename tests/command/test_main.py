@@ -281,8 +281,9 @@ def test_results_are_fractions_for_machines_and_percent_for_readers(inside, reco
     keys = [record.key[:12] for record in sorted(store.records(), key=lambda result: result.cell.seed)]
     assert [first["key"], second["key"]] == keys
     lines = inside("ls", "results").stdout.splitlines()
-    assert lines[2].split()[:8] == ["Tiny", "ez", "NOBODYS", "0", keys[0], "ok", "12.35", "12.35"]
-    assert lines[3].split()[:6] == ["Tiny", "ez", "NOBODYS", "1", keys[1], "failed"]
+    assert lines[0] == "Tiny, ez, filter self"
+    assert lines[4].split()[:6] == ["NOBODYS", "0", keys[0], "ok", "12.35", "12.35"]
+    assert lines[5].split()[:4] == ["NOBODYS", "1", keys[1], "failed"]
 
 
 def test_doctor_examines_this_machine(xmcbench, plugin):

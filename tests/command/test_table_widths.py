@@ -121,8 +121,10 @@ def check_figures(heads, columns):
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(map(str, command[:2])))
 def test_a_table_is_whole_at_every_width(inside, monkeypatch, folder, command):
-    whole = print_lines(inside, command)
+    whole = print_lines(inside, (*command, "--wide"))
     assert whole
+    assert all(sum(2 + cell_len(column[0]) for column in columns) <= 122 for _, columns in print_lines(inside, command))
+    monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     for width in (60, 80, 120, 200):
         monkeypatch.setenv("COLUMNS", str(width))

@@ -1,11 +1,12 @@
 """The streams of the command line: closed, ASCII only, without docstrings, and with hostile text."""
 
+import re
 import subprocess
 import sys
 
 import pytest
 
-from xmcbench.command.terminal import Inert, inert_streams
+from xmcbench.command.terminal import Inert, inert_streams, print_results
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,18 @@ def test_control_characters_are_spelled_out_on_both_streams(capsys):
     printed = capsys.readouterr()
     assert printed.out == "a\\x1b[2J\\u202eb\nc\n"
     assert printed.err == "progress \\x07\n"
+
+
+@pytest.mark.parametrize(("is_terminal", "no_color"), [(True, ""), (True, "1"), (False, "")])
+def test_the_best_figures_are_colored_on_a_terminal(capsys, monkeypatch, is_terminal, no_color):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("NO_COLOR", no_color)
+    row = "[bold]BM25[/bold]  33.45* \N{PLUS-MINUS SIGN}2.0  61.00\x1b[2J"
+    with inert_streams():
+        print_results(row, "", "stale")
+    shown = capsys.readouterr().out
+    colored = is_terminal and not no_color
+    assert shown.count("\x1b[1;32m33.45*\x1b[0m") == colored
+    assert re.sub(r"\x1b\[[\d;]*m", "", shown) == row.replace("\x1b", "\\x1b") + "\n\nstale\n"

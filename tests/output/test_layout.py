@@ -3,7 +3,7 @@ import sys
 import pytest
 from rich.cells import cell_len
 
-from xmcbench.output.layout import format_table, in_markdown
+from xmcbench.output.layout import format_table, in_markdown, limit_in_pipes
 
 HEADS = ["Method", "P@1", "P@3", "R@100"]
 LINES = [
@@ -104,3 +104,10 @@ def test_the_width_is_that_of_the_terminal(monkeypatch, terminal, most):
     monkeypatch.setenv("COLUMNS", "50")
     assert widest(format_table(LINES, HEADS, RIGHT)) <= most
     assert (widest(format_table(LINES, HEADS, RIGHT)) > 50) == (not terminal)
+
+
+def test_a_pipe_can_have_a_limit(capsys):
+    assert widest(format_table(LINES, HEADS, RIGHT)) > 60
+    with limit_in_pipes(60):
+        assert format_table(LINES, HEADS, RIGHT) == format_table(LINES, HEADS, RIGHT, width=60)
+    assert widest(format_table(LINES, HEADS, RIGHT)) > 60

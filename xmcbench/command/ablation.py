@@ -10,6 +10,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
+from xmcbench.command.terminal import print_results
 
 if TYPE_CHECKING:
     from xmcbench.results import Ablated
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         report.print_json({**report.results_json(results), "rows": rows})
     else:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
-        print(*shown, *results.problems(), sep="\n\n")
+        print_results(*shown, *results.problems())
     return 0 if results.ok else 1
 
 

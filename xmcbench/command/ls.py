@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Fields too wide for a column; printed below the table.
 _ASIDE = ("parameters", "origin", "reason", "hint", "other_packages")
+#: Fields of results that head a table each.
+_HEADINGS = ("dataset", "setting", "filter")
 #: Fractions, shown as percentages.
 _PER_CENT = ("P@1", "R@100")
 
@@ -45,22 +47,31 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print(listing: list[dict[str, Any]]) -> None:
     """Print a line for each entry; `ls methods NAME` has the parameters of a method."""
-    from xmcbench.output.layout import format_table
-
-    columns = [name for name in listing[0] if name not in _ASIDE]
-    rows = [[_format(entry[name], name in _PER_CENT) for name in columns] for entry in listing]
-    sides = ["right" if all(_is_figure(entry[name]) for entry in listing) else "left" for name in columns]
-    print(format_table(rows, [name.replace("_", " ") for name in columns], sides))
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for entry in listing:
+        heading = "{dataset}, {setting}, filter {filter}".format(**entry) if "dataset" in entry else ""
+        groups.setdefault(heading, []).append(entry)
+    blocks = [block for heading, entries in groups.items() for block in (heading, _table(entries)) if block]
     for name in (name for name in _ASIDE if name != "parameters"):
         aside: dict[str, list[str]] = {}
         for entry in listing:
             if entry.get(name):
                 aside.setdefault(_format(entry[name]), []).append(entry.get("name") or entry["method"])
-        if aside:
-            print(f"\n{name.replace('_', ' ')}")
-            for value, owners in aside.items():
-                owner = ", ".join(dict.fromkeys(owners))
-                print(_paragraph(value, f"  {owner:<20}  ", " " * 24))
+        lines = [name.replace("_", " ")]
+        for value, owners in aside.items():
+            lines.append(_paragraph(value, f"  {', '.join(dict.fromkeys(owners)):<20}  ", " " * 24))
+        blocks += ["\n".join(lines)] if aside else []
+    print(*blocks, sep="\n\n")
+
+
+def _table(entries: list[dict[str, Any]]) -> str:
+    from xmcbench.output.layout import format_table
+
+    aside = (*_ASIDE, *_HEADINGS) if "dataset" in entries[0] else _ASIDE
+    columns = [name for name in entries[0] if name not in aside]
+    rows = [[_format(entry[name], name in _PER_CENT) for name in columns] for entry in entries]
+    sides = ["right" if all(_is_figure(entry[name]) for entry in entries) else "left" for name in columns]
+    return format_table(rows, [name.replace("_", " ") for name in columns], sides)
 
 
 def _paragraph(text: str, first: str, others: str) -> str:

@@ -21,6 +21,7 @@ from xmcbench.command.settings_file import expand
 from xmcbench.command.terminal import inert_streams
 from xmcbench.errors import UnknownName, UsageError, XmcbenchError
 from xmcbench.output.escaping import visible
+from xmcbench.output.layout import limit_in_pipes
 from xmcbench.storage.reading import FLAG, VARIABLE
 
 #: The verbs, each a module of this package; the first line of its docstring is its line of help.
@@ -28,6 +29,9 @@ VERBS = (
     *("run", "ls", "suggest", "score", "leaderboard", "curve", "compare", "explain", "show", "power", "rank"),
     *("export", "reproduce", "ablation", "confirm", "clean", "data", "check", "doctor"),
 )
+
+#: Width of tables where the standard output is a pipe or a file.
+PIPE_COLUMNS = 120
 
 _EPILOG = """examples:
   xmcbench run --setting fs --ratio 0.01 --methods all     all methods on the bundled dataset
@@ -169,6 +173,9 @@ def _add_common(to: Parser, **options: Any) -> None:
     """Add the flags that every command takes."""
     to.add_argument("--debug", action="store_true", help="show the traceback of errors", **options)
     to.add_argument(
+        "--wide", action="store_true", help="do not limit tables in a pipe or a file to 120 columns", **options
+    )
+    to.add_argument(
         FLAG,
         type=_gib,
         metavar="GIB",
@@ -230,7 +237,8 @@ def _main(words: list[str]) -> int:
         arguments.grids = grids  # options of execution are the same in all
         if arguments.max_unpacked is not None:
             os.environ[VARIABLE] = str(arguments.max_unpacked)  # for the processes of cells and of the scorer too
-        code = int(arguments.run(arguments))
+        with limit_in_pipes(None if arguments.wide else PIPE_COLUMNS):
+            code = int(arguments.run(arguments))
         sys.stdout.flush()
         return code
     except XmcbenchError as error:

@@ -1,7 +1,8 @@
 """The progress of a run on stderr: lines that change on a terminal, and plain lines elsewhere.
 
-Each cell has a line with its phase, progress, speed and time left; another line is about the whole run. Elsewhere than
-on a terminal, a line is printed when a cell starts and when it ends, and at most once a minute in between.
+The first line is about the whole run. Each running cell has a line with its phase, progress and time left, and then its
+name, which a narrow terminal cuts. Elsewhere than on a terminal, a line is printed when a cell starts and when it ends,
+and at most once a minute in between.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Self
 
 from xmcbench.output.escaping import terminal
-from xmcbench.output.quantities import duration
+from xmcbench.output.quantities import duration, format_count
 from xmcbench.results import files_of
 from xmcbench.runner.estimate import similar_records
 
@@ -44,17 +45,20 @@ class Outlook:
         return cls(len(waiting), {cell.cell.key: known.get(cell.cell.key, -1.0) for cell in waiting})
 
     def seconds_left(self, running: Sequence[Underway]) -> float | None:
-        """Estimate the time until all are done; None while nothing is known about one of them."""
-        since = {cell.planned.cell.key: cell.since_s for cell in running}
+        """Estimate the time until all cells are done.
+
+        None while nothing is known about one of them, and once all that are left take longer than expected.
+        """
+        underway = {cell.planned.cell.key: cell for cell in running}
         mean = fmean(self.took_s.values()) if self.took_s else -1.0
         left = 0.0
-        for key, expected in self.expected_s.items():
-            if key not in self.took_s:
-                takes = expected if expected >= 0 else mean
-                if takes < 0:
-                    return None
-                left += max(0.0, takes - since.get(key, 0.0))
-        return left / max(1, len(running))
+        for key in self.expected_s.keys() - self.took_s.keys():
+            takes = self.expected_s[key] if self.expected_s[key] >= 0 else mean
+            if takes < 0:
+                return None
+            cell = underway.get(key)
+            left += takes if cell is None else max(0.0, takes - cell.since_s, (cell.report and cell.report.left_s) or 0)
+        return left / max(1, len(running)) or None
 
 
 class Display:
@@ -62,7 +66,9 @@ class Display:
 
     def __init__(self, planned: Plan, store: Store, every_s: float = _EVERY_S) -> None:
         self._outlook = Outlook.of(planned, store)
-        self._runs, self._all, self._every_s = store.root, len(planned.cells), every_s
+        self._runs, self._every_s = store.root, every_s
+        waiting = [place for place, cell in enumerate(planned.cells) if cell.state == "to run"]
+        self._numbers = {place: number for number, place in enumerate(waiting, 1)}
         self._several = len({(cell.cell.dataset, cell.cell.setting) for cell in planned.cells}) > 1
         self._live: Any = None
         self._said_at = time.monotonic()
@@ -86,31 +92,35 @@ class Display:
 
     def progress(self, planned: PlannedCell, position: int, record: Record | None) -> None:
         """Print that a cell starts (no record) or how it ended."""
+        line = f"[{self._numbers[position]}/{self._outlook.cells}] {self._name(planned)}"
         if record is not None:
             self._outlook.took_s[planned.cell.key] = record.measured.total_s
-            self._say(f"{self._name(planned, position)}: {_describe_end(record, self._runs)}")
+            self._say(f"{line}: {_describe_end(record, self._runs)}")
         elif self._live is None:
-            self._say(f"{self._name(planned, position)}: started")
+            self._say(f"{line}: started")
 
     def watch(self, running: Sequence[Underway]) -> None:
         """Show the progress of the running cells."""
-        lines = [f"{self._name(cell.planned, cell.position)}: {_describe(cell)}" for cell in running]
         if self._live is not None:
             from rich.text import Text
 
-            text = Text("\n".join([*map(terminal, lines), self._whole(running)]), no_wrap=True, overflow="ellipsis")
-            self._live.update(text, refresh=True)
+            lines = [self._whole(running), *(terminal(self._line(cell)) for cell in running)]
+            self._live.update(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"), refresh=True)
         elif time.monotonic() - self._said_at >= self._every_s:
-            self._say("; ".join([self._whole(running), *lines]))
+            self._say("; ".join([self._whole(running), *map(self._line, running)]))
 
-    def _name(self, planned: PlannedCell, position: int) -> str:
+    def _line(self, cell: Underway) -> str:
+        return f"[{self._numbers[cell.position]}/{self._outlook.cells}] {_describe(cell)}: {self._name(cell.planned)}"
+
+    def _name(self, planned: PlannedCell) -> str:
         where = f", {planned.cell.dataset} {planned.cell.setting.slug}" if self._several else ""
-        return f"[{position + 1}/{self._all}] {planned.name}{where}, seed {planned.cell.seed}"
+        return f"{planned.name}, seed {planned.cell.seed}{where}"
 
     def _whole(self, running: Sequence[Underway]) -> str:
         left_s = self._outlook.seconds_left(running)
-        left = f", about {duration(left_s)} left" if left_s is not None else ""
-        return f"{len(self._outlook.took_s)} of {self._outlook.cells} cells done, {len(running)} running{left}"
+        left = f", {_approximate(left_s)} left" if left_s is not None else ""
+        done = f"{len(self._outlook.took_s)} of {format_count(self._outlook.cells, 'cell')} done"
+        return f"{done}, {len(running)} running{left}"
 
     def _say(self, line: str) -> None:
         self._said_at = time.monotonic()
@@ -137,9 +147,14 @@ def _describe(cell: Underway) -> str:
     if report is None:
         return f"starting, {duration(cell.since_s)}"
     said = [report.phase]
-    if report.done or report.total:
-        whole = f" of {report.total} ({report.done / report.total:.0%})" if report.total else ""
-        said.append(f"{report.unit} {report.done}{whole}")
-        said += [f"{report.rate:.3g}/s"] if report.rate else []
-        said += [f"{duration(report.left_s)} left"] if report.left_s is not None else []
-    return ", ".join([*said, duration(cell.since_s)])
+    if report.total:
+        said.append(f"{report.done / report.total:.0%} of {format_count(report.total, report.unit)}")
+        said += [f"{_approximate(report.left_s)} left"] if report.left_s is not None else []
+    elif report.done:
+        said.append(format_count(report.done, report.unit))
+    return ", ".join([*said, f"{duration(cell.since_s)} so far"])
+
+
+def _approximate(seconds: float) -> str:
+    """Return an estimated duration in words: no estimate is exact to a second."""
+    return f"about {duration(seconds)}" if seconds >= 10 else "under 10 s"

@@ -14,6 +14,7 @@ import json
 from pathlib import Path
 
 from xmcbench.command import flags, request
+from xmcbench.command.terminal import print_results
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -70,5 +71,5 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         table = overall.table(made)
         notes = "\n".join(f"{line.name}: {note}" for line in table.lines for note in line.notes)
-        print("\n\n".join(filter(None, [table.caption, markup.plain(table), notes, overall.without_cells(made)])))
+        print_results(table.caption, markup.plain(table), notes, overall.without_cells(made))
     return report.warn_left_out(store)

@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
+from xmcbench.command.terminal import print_results
 from xmcbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         report.print_json({**report.results_json(results), "records": records, **best})
     else:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
-        print(*shown, *results.problems(), *chosen, sep="\n\n")
+        print_results(*shown, *results.problems(), *chosen)
     return 0 if results.ok or not planned.plan.cells else 1
 
 

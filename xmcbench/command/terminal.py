@@ -1,4 +1,4 @@
-"""The streams of the command line, which are always open, take any character, and are inert."""
+"""The streams of the command line, which are always open, take any character, and are inert; and color on them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from xmcbench.output.escaping import terminal
+
+#: Parts of a table of results: the best figure of a column with its mark, and the half-width of an interval.
+_BEST, _HALF_WIDTH = r"\b\d+\.\d+\*", r"±\d+\.\d+"
 
 
 class Inert:
@@ -47,6 +50,25 @@ class Inert:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
+
+
+def print_results(*texts: object) -> None:
+    """Print texts with blank lines between them; on a terminal the best figures are green and half-widths dim.
+
+    Without color if the variable NO_COLOR is set (https://no-color.org).
+    """
+    shown = terminal("\n\n".join(filter(None, map(str, texts))))
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        print(shown)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    text = Text(shown)
+    text.highlight_regex(_BEST, "bold green")
+    text.highlight_regex(_HALF_WIDTH, "dim")
+    # The escape sequences of colors must not be spelled out, as those of names are.
+    Console(file=getattr(sys.stdout, "stream", sys.stdout)).print(text, soft_wrap=True)
 
 
 @contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
@@ -12,6 +14,9 @@ from typing import Any
 
 #: Characters between two columns, and the fewest to which a column of text is narrowed.
 _GAP, _NARROWEST = 2, 20
+
+#: The limit on the width of tables where the standard output is no terminal.
+_in_pipes: ContextVar[int | None] = ContextVar("_in_pipes", default=None)
 
 
 @dataclass
@@ -69,9 +74,19 @@ def in_markdown(lines: Sequence[Sequence[str]], heads: Sequence[str], left: Cont
     return "\n".join(f"| {' | '.join(row)} |" for row in (heads, rules, *lines))
 
 
+@contextmanager
+def limit_in_pipes(width: int | None) -> Iterator[None]:
+    """Limit the width of tables within the block where the standard output is no terminal; None for no limit."""
+    token = _in_pipes.set(width)
+    try:
+        yield
+    finally:
+        _in_pipes.reset(token)
+
+
 def terminal_width() -> int | None:
-    """Return the width of the terminal that the standard output is; None where it is something else."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    """Return the width of the terminal that the standard output is; elsewhere the limit that was set, if any."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _in_pipes.get()
 
 
 def _table(columns: Sequence[_Column], widths: Sequence[int]) -> str:
