@@ -229,7 +229,7 @@ def test_each_instance_is_a_row_beside_those_of_names(tiny, imported, popular):
     assert [record.method.variant for record in with_preset] == ["lucene", "b=0.5"]
     by_set = xmcbench.run(tiny, methods=[imported.Popular()], set={"popular": {"weight": [4, 5]}}, options=options)
     assert [record.cell.parameters for record in by_set] == [{"weight": 4.0}, {"weight": 5.0}]
-    drawn = xmcbench.curve(tiny, ["popular", imported.Popular(weight=2)], ratios=[0, 1], options=options)
+    drawn = xmcbench.curve(tiny, ["popular", imported.Popular(weight=2)], ratio=[0, 1], options=options)
     assert [line.name for line in drawn.curve("P@1").lines] == [results.records[0].name, results.records[1].name]
 
 
@@ -245,8 +245,8 @@ def test_each_instance_is_a_row_beside_those_of_names(tiny, imported, popular):
         (lambda tiny: xmcbench.run(tiny, methods="bm25", runs=3), "runs=3 is not a folder"),
         (lambda tiny: xmcbench.ablation(tiny, BM25()), "is not the name of a method"),
         (lambda tiny: xmcbench.run(tiny, methods=BM25(), set={"tfidf": {"ngrams": 1}}), "tfidf"),
-        (lambda tiny: xmcbench.curve(tiny, ["bm25"], ratios=[0, 1], by="foo"), "foo"),
-        (lambda tiny: xmcbench.curve(tiny, ["bm25"], ratios=[]), "ratios is empty"),
+        (lambda tiny: xmcbench.curve(tiny, ["bm25"], ratio=[0, 1], by="foo"), "foo"),
+        (lambda tiny: xmcbench.curve(tiny, ["bm25"], ratio=[]), "ratio is empty"),
         (lambda _: xmcbench.run([], methods="bm25"), "dataset is empty"),
         (lambda tiny: xmcbench.run(tiny, methods=[]), "methods is empty"),
         (lambda tiny: xmcbench.curve(tiny, ()), "methods is empty [(]name one or more"),
@@ -344,7 +344,7 @@ def test_the_folder_of_results_has_the_name_of_the_flag(tiny, tmp_path, plugin, 
     options = Options(runs=tmp_path / "other", plugins=(plugin(SWITCHED, "switched.py"),))
     calls = {
         "run": lambda **given: xmcbench.run(tiny, methods="bm25", **given),
-        "curve": lambda **given: xmcbench.curve(tiny, "bm25", ratios=0, **given),
+        "curve": lambda **given: xmcbench.curve(tiny, "bm25", ratio=0, **given),
         "ablation": lambda **given: xmcbench.ablation(tiny, "switched", **given),
     }
     for name, call in calls.items():
@@ -378,7 +378,7 @@ def test_limits_are_numbers_that_a_machine_can_have(limits):
 
 
 def test_a_curve_has_its_points_and_says_what_is_missing(tiny, options, tmp_path):
-    drawn = xmcbench.curve(tiny, ["popular", "bm25"], ratios=[1, 0, 0.5], seed=(0, 1), by="pair", options=options)
+    drawn = xmcbench.curve(tiny, ["popular", "bm25"], ratio=[1, 0, 0.5], seed=(0, 1), by="pair", options=options)
     slugs = sorted(f"{record.cell.method} {record.cell.setting.slug} {record.cell.seed}" for record in drawn)
     assert slugs == [
         "bm25 ez 0",
@@ -400,12 +400,12 @@ def test_a_curve_has_its_points_and_says_what_is_missing(tiny, options, tmp_path
     assert all(path.is_file() for path in files)
     before = stamps(tmp_path / "runs")
     more = xmcbench.curve(
-        tiny, ["popular"], ratios=[0, 0.1, 1], seed=[0, 2], by="pair", execute_missing=False, options=options
+        tiny, ["popular"], ratio=[0, 0.1, 1], seed=[0, 2], by="pair", execute_missing=False, options=options
     )
     assert more.curve("P@1").missing == (f"{line.name} at 0% (seed 2), 10%, 100% (seed 2)",)
     assert stamps(tmp_path / "runs") == before
-    nothing = xmcbench.curve(tiny, "tfidf", ratios=[0, 1], execute_missing=False, options=options)
-    one = xmcbench.curve(tiny, ["popular"], ratios=0.5, by="pair", execute_missing=False, options=options)
+    nothing = xmcbench.curve(tiny, "tfidf", ratio=[0, 1], execute_missing=False, options=options)
+    one = xmcbench.curve(tiny, ["popular"], ratio=0.5, by="pair", execute_missing=False, options=options)
     assert one.curve("P@1").ratios == (0.5,)
     assert (nothing.curve("P@1"), nothing.draw(["P@1"], tmp_path / "none"), len(nothing)) == (None, [], 0)
 
@@ -418,7 +418,7 @@ def test_a_curve_of_nothing(tiny, options):
         with pytest.raises(UsageError, match=message):
             xmcbench.curve(tiny, methods, options=options)
     with pytest.raises(UsageError, match=r"selects nothing|outside"):
-        xmcbench.curve(tiny, "xr-linear", ratios=[2.0], options=options)
+        xmcbench.curve(tiny, "xr-linear", ratio=[2.0], options=options)
 
 
 SWITCHED = """
@@ -547,3 +547,34 @@ def test_the_filter_is_that_of_the_card_unless_another_is_named(tiny):
     default, named, none = (xmcbench.evaluate(perfect(), tiny, filter=name) for name in (None, "file", "none"))
     assert default.values == named.values
     assert none.values["R@3"] == 1 > default.values["R@3"]
+
+
+def test_suggestions_are_a_frame_and_a_table(tiny, options, imported, tmp_path):
+    (tmp_path / "new.txt").write_text("the apple <b>\nthe bridge and the desert\n")
+    found = xmcbench.suggest(tiny, "tfidf", tmp_path / "new.txt", k=2, options=options)
+    assert (len({row[0] for row in found}), found.record.cell.setting.kind, found.empty) == (2, "ez", 0)
+    frame = found.frame()
+    assert list(frame.columns) == ["uid", "rank", "score", "label_uid", "label"]
+    assert frame["label"].str.contains("apple")[0]
+    assert {*frame["rank"]} == {1, 2}
+    assert str(found).splitlines()[0].split() == list(frame.columns)
+    assert found._repr_html_().count("<tr>") == 1 + len(frame)
+    popular = xmcbench.suggest(tiny, imported.Popular(weight=2), options=options)
+    assert (popular.record.cell.setting.kind, popular.k) == ("full", 5)
+    with pytest.raises(MethodError, match="failed: "):
+        xmcbench.suggest(tiny, imported.Popular(weight=-1), options=options)
+    for wrong in ({"k": 0}, {"method": "all"}, {"method": ""}, {"setting": "fs", "ratio": [0.1, 0.5]}):
+        with pytest.raises(UsageError):
+            xmcbench.suggest(tiny, **{"method": "popular", **wrong}, options=options)
+
+
+def test_two_rows_are_compared_and_explained_in_a_notebook(tiny, options):
+    xmcbench.run(tiny, methods=["tfidf", "bm25"], options=options)
+    compared = xmcbench.compare("tfidf", "bm25")
+    shown = compared._repr_html_()
+    assert shown.count('<th scope="row">') == len(compared.differences)
+    assert "A: TF-IDF" in shown
+    assert "What differs:" in shown
+    found = xmcbench.explain("tfidf", "bm25", "R@10", instances=2, dataset=tiny)
+    assert (found.metric, found.comparison.differences) == ("R@10", compared.differences)
+    assert len(found.better) <= 2

@@ -63,7 +63,7 @@ def test_signatures_are_python(pages):
     assert {"run", "Options", "Method"} <= {name for name, _ in signatures} <= {*xmcbench.__all__}
     for name, signature in signatures:
         ast.parse(f"def {name}{signature}: ...")
-    assert "progress: Progress = ..." in section(pages["api.md"], "Options")
+    assert "limits: Limits = ..." in section(pages["api.md"], "Options")
     assert "on: str = 'local'" in section(pages["api.md"], "Options")
 
 

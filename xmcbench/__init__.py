@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xmcbench.api import ablation, curve, evaluate, run
+    from xmcbench.api import ablation, curve, evaluate, explain, run, suggest
     from xmcbench.comparison import Comparison, compare
     from xmcbench.data import Dataset, load_dataset
     from xmcbench.environment import Compute, usable_cores
@@ -52,6 +52,7 @@ _PUBLIC = {
     "compare": "xmcbench.comparison",
     "curve": "xmcbench.api",
     "evaluate": "xmcbench.api",
+    "explain": "xmcbench.api",
     "installation": "xmcbench.extras",
     "load_arrays": "xmcbench.storage.tensors",
     "load_dataset": "xmcbench.data",
@@ -59,6 +60,7 @@ _PUBLIC = {
     "refuse_lfs_pointer": "xmcbench.storage.reading",
     "run": "xmcbench.api",
     "save_arrays": "xmcbench.storage.tensors",
+    "suggest": "xmcbench.api",
     "usable_cores": "xmcbench.environment",
 }
 
@@ -83,6 +85,7 @@ __all__ = [
     "compare",
     "curve",
     "evaluate",
+    "explain",
     "installation",
     "load_arrays",
     "load_dataset",
@@ -90,6 +93,7 @@ __all__ = [
     "refuse_lfs_pointer",
     "run",
     "save_arrays",
+    "suggest",
     "usable_cores",
 ]
 

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xmcbench import metrics
+from xmcbench import metrics, suggestions
+from xmcbench.analysis import explain as analysis
 from xmcbench.arguments import make_grids, merge_arguments, several
+from xmcbench.comparison import compare
 from xmcbench.data import Dataset, load_dataset
 from xmcbench.errors import MethodError, UsageError
 from xmcbench.experiment import Options, only_ablation, plan_ablation, plan_curve, plan_run
@@ -26,7 +28,9 @@ from xmcbench.setting import Setting, settings
 from xmcbench.topk import TopK
 
 if TYPE_CHECKING:
+    from xmcbench.analysis.explanation import Explanation
     from xmcbench.results import Ablated, Coverage, Results
+    from xmcbench.suggestions import Suggestions
 
 #: The shares of the paper's Figure 2.
 RATIOS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -70,7 +74,7 @@ def curve(
     dataset: str | Path | Sequence[str | Path] | None = None,
     methods: str | Sequence[str | Method] = (),
     *,
-    ratios: float | Sequence[float] = RATIOS,
+    ratio: float | Sequence[float] = RATIOS,
     by: str = "label",
     preset: str | None = None,
     set: Mapping[str, Mapping[str, object]] | None = None,  # noqa: A002
@@ -87,9 +91,9 @@ def curve(
     """
     if isinstance(methods, Sequence) and not methods:
         raise UsageError("methods is empty", 'name one or more, for example methods=["tfidf", "xr-linear"]')
-    shares = several(ratios)
+    shares = several(ratio)
     if not shares:
-        raise UsageError("ratios is empty", f"for example ratios={RATIOS}")
+        raise UsageError("ratio is empty", f"for example ratio={RATIOS}")
     settings(["fs"], [0.5], [by])  # at the shares 0 and 1 `by` makes no difference, and is not looked at
     arguments = {"dataset": dataset, "methods": methods, "preset": preset, "set": set, "seed": seed}
     at = [Setting.at(share, by) for share in shares]
@@ -124,6 +128,51 @@ def ablation(
     arguments |= {"set": set, "methods": method or only_ablation(registry), "seed": seed}
     grids, _ = make_grids([arguments], options)
     return plan_ablation(grids, options, registry, filter).execute()
+
+
+def explain(
+    first: str,
+    second: str,
+    metric: str = "P@1",
+    *,
+    instances: int = 5,
+    dataset: str | Path | None = None,
+    **chosen: Any,
+) -> Explanation:
+    """Show where two rows differ: in which slices of the test instances, and on which instances.
+
+    instances: how many are listed for each direction. dataset: its name, or its place if its texts are not found by the
+    name. chosen: runs, setting, ratio, by, seed and filter, as for ``compare``. Raises what ``compare`` raises, and
+    UnknownName for a metric.
+    """
+    place = None if dataset is None else str(dataset)
+    return analysis.explain(compare(first, second, dataset=place, **chosen), metric, instances, place)
+
+
+def suggest(
+    dataset: str | Path | None = None,
+    method: str | Method = "tfidf",
+    documents: str | Path | None = None,
+    *,
+    k: int = 5,
+    setting: str | None = None,
+    ratio: float | None = None,
+    by: str | None = None,
+    preset: str | None = None,
+    set: Mapping[str, Mapping[str, object]] | None = None,  # noqa: A002
+    seed: int = 0,
+    filter: str | None = None,  # noqa: A002
+    runs: str | Path | None = None,
+    options: Options | None = None,
+) -> Suggestions:
+    """Suggest the first k labels (1..100) of a method for documents.
+
+    documents: a .txt file with one document per line, a table, or a dataset; default is the test set. setting: default
+    is ``full`` if there are training pairs that the method uses. The rest is as for ``run``. Raises what ``run``
+    raises, and MethodError if the cell fails.
+    """
+    given = {"dataset": dataset, "setting": setting, "ratio": ratio, "by": by, "methods": [method], "preset": preset}
+    return suggestions.suggest({**given, "set": set, "seed": seed}, documents, k, filter, _check_options(options, runs))
 
 
 def evaluate(

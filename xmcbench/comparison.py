@@ -13,6 +13,7 @@ from xmcbench.extras import data_frame
 from xmcbench.metrics import METRICS, paired, protocol
 from xmcbench.metrics.bounded import FEW_ROWS
 from xmcbench.metrics.paired import Difference, holm
+from xmcbench.output import document
 from xmcbench.output.layout import format_table
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Staleness, Store, as_json
@@ -86,30 +87,44 @@ class Comparison:
 
     def __str__(self) -> str:
         """The rows, the table of metrics, the verdict, and what else differs."""
-        rows = zip("AB", (self.first, self.second), self.problems, strict=True)
-        parts = ["\n".join(describe_row(*row) for row in rows), self._table()]
-        parts.append(f"not tested: the rows differ in their {self.unpaired}" if self.unpaired else self._verdict())
-        lines = [f"  {place}: {_format(one)} | {_format(other)}" for place, (one, other) in self.apart.items()]
-        parts.append("\n".join(["What differs:", *lines] if lines else ["Nothing else differs between the rows."]))
-        return "\n\n".join(parts)
+        heads, lines = self._table()
+        table = format_table(lines, heads, ("left", *["right"] * (len(heads) - 1)))
+        return "\n\n".join([*self._before(), table, *self._after()])
 
     def __repr__(self) -> str:
         return str(self)
 
-    def _table(self) -> str:
-        lines = []
-        for name in (metric for metric in METRICS if metric in self.differences):
-            each = self.differences[name]
-            figures = [f"{100 * each.first:.2f}", f"{100 * each.second:.2f}", f"{100 * each.delta:+.2f}"]
-            if self.adjusted:
-                interval = f"{100 * each.low:+.2f} to {100 * each.high:+.2f}"
-                figures += [interval, f"{each.p:.4f}", f"{self.adjusted[name]:.4f}"]
-            lines.append([name, *figures])
-        heads = ["Metric", "A", "B", "A - B", *(["95% interval", "p", "p (Holm)"] if self.adjusted else [])]
+    def _repr_html_(self) -> str:
+        """The same in a notebook."""
+        heads, lines = self._table()
+        before, after = (map(document.paragraph, parts) for parts in (self._before()[:-1], self._after()))
+        return "".join([*before, document.table(self._before()[-1], heads, lines), *after])
+
+    def _before(self) -> list[str]:
+        """Return the rows, and what the table of metrics is about."""
+        rows = zip("AB", (self.first, self.second), self.problems, strict=True)
         head = f"Percent; filter {self.filter}, metric protocol {protocol.VERSION}"
         head += f", paired over {self.instances:,} test instances." if self.adjusted else "."
-        aligned = ("left", *["right"] * (len(heads) - 1))
-        return f"{head}\n\n{format_table(lines, heads, aligned)}"
+        return ["\n".join(describe_row(*row) for row in rows), head]
+
+    def _after(self) -> list[str]:
+        """Return the verdict, and what else differs."""
+        lines = [f"  {place}: {_format(one)} | {_format(other)}" for place, (one, other) in self.apart.items()]
+        verdict = f"not tested: the rows differ in their {self.unpaired}" if self.unpaired else self._verdict()
+        return [verdict, "\n".join(["What differs:", *lines] if lines else ["Nothing else differs between the rows."])]
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        """Return the heads and the lines of the table of metrics."""
+        lines = []
+        for name in (metric for metric in METRICS if metric in self.differences):
+            found = self.differences[name]
+            figures = [f"{100 * found.first:.2f}", f"{100 * found.second:.2f}", f"{100 * found.delta:+.2f}"]
+            if self.adjusted:
+                interval = f"{100 * found.low:+.2f} to {100 * found.high:+.2f}"
+                figures += [interval, f"{found.p:.4f}", f"{self.adjusted[name]:.4f}"]
+            lines.append([name, *figures])
+        heads = ["Metric", "A", "B", "A - B", *(["95% interval", "p", "p (Holm)"] if self.adjusted else [])]
+        return heads, lines
 
     def _verdict(self) -> str:
         are_few = self.instances < FEW_ROWS

@@ -34,9 +34,10 @@ class Options:
 
     runs: the folder of results. plugins: files of methods that are not installed. force: run finished cells again;
     refresh: those whose code has changed. progress: called when a cell starts and when it ends; watch: several times a
-    second with the cells that run. jobs: how many cells run at once, ``auto`` for as many as the cores allow;
-    None is one on this machine, and ``auto`` on a cluster. cells_per_gpu: how many of them may share a GPU. on:
-    ``local``; ``ray`` for the Ray cluster of RAY_ADDRESS, or one of this machine; or ``ray://HOST:PORT``.
+    second with the cells that run; without either, a terminal or a notebook shows the progress. jobs: how many cells
+    run at once, ``auto`` for as many as the cores allow; None is one on this machine, and ``auto`` on a cluster.
+    cells_per_gpu: how many of them may share a GPU. on: ``local``; ``ray`` for the Ray cluster of RAY_ADDRESS, or one
+    of this machine; or ``ray://HOST:PORT``.
     """
 
     runs: Path = Path("runs")
@@ -45,8 +46,8 @@ class Options:
     compute: Compute = field(default_factory=Compute)
     force: bool = False
     refresh: bool = False
-    progress: Progress = lambda *_: None
-    watch: Watch = lambda _: None
+    progress: Progress | None = None
+    watch: Watch | None = None
     jobs: Jobs | None = None
     cells_per_gpu: int = 1
     on: str = HERE
@@ -86,14 +87,19 @@ class Experiment(ABC, Generic[Shown]):
     options: Options
     filter: str
 
-    def execute(self, progress: Progress | None = None, watch: Watch | None = None) -> Shown:
-        """Run the cells that have no result yet. progress, watch: default is those of the options.
+    def execute(self, lines: bool = False) -> Shown:
+        """Run the cells that have no result yet, and show the progress unless the options have functions for it.
 
-        Raises what ``runner.execution.execute`` raises. A cell that fails is a record.
+        lines: print plain lines where there is neither a terminal nor a notebook. Raises what
+        ``runner.execution.execute`` raises. A cell that fails is a record.
         """
         chosen = self.options
-        progress, watch = progress or chosen.progress, watch or chosen.watch
-        return self.results(execute(self.plan, chosen.place, progress, chosen.force, watch))
+        if chosen.progress or chosen.watch:
+            progress, watch = chosen.progress or (lambda *_: None), chosen.watch or (lambda _: None)
+            return self.results(execute(self.plan, chosen.place, progress, chosen.force, watch))
+        from xmcbench.display import execute_shown
+
+        return self.results(execute_shown(self.plan, chosen.place, chosen.force, lines))
 
     def pretrain(self, progress: pretraining.Progress) -> list[pretraining.Pretrained]:
         """Run only the shared pre-training that the cells need. Raises StorageError."""

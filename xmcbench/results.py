@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from xmcbench.errors import UnknownName, UsageError
 from xmcbench.extras import data_frame
-from xmcbench.leaderboard import curves, hypertext, markup, published, tables
+from xmcbench.leaderboard import charts, curves, hypertext, markup, published, tables
 from xmcbench.leaderboard.rows import Row, apart, group_rows, names, rows, silence, without_common
 from xmcbench.metrics import METRICS
 from xmcbench.records import Record, Staleness
@@ -156,7 +156,11 @@ class Results:
         for part in self.parts():
             key = part.records[0].key[:8]  # ids must be unique among all tables of a notebook
             shown += [hypertext.table(table, (), f"t{key}-{place}") for place, table in enumerate(part._tables())]
-        return "".join([*shown, *map(document.paragraph, self.problems())])
+        return "".join([*shown, *self._figures(), *map(document.paragraph, self.problems())])
+
+    def _figures(self) -> list[str]:
+        """Return the figures of a notebook as SVG elements."""
+        return []
 
 
 @dataclass(frozen=True, repr=False)
@@ -186,6 +190,10 @@ class Coverage(Results):
     def _tables(self) -> list[Table]:
         """The points of each metric, of one of the ``parts``."""
         return [curves.table(curve) for curve in map(self.curve, self.metrics) if curve]
+
+    def _figures(self) -> list[str]:
+        drawn = [part.curve(metric) for part in self.parts() for metric in self.metrics]
+        return [charts.coverage(made).draw() for made in drawn if made]
 
     def tables(self) -> str:
         """Return the points of each metric, of one of the ``parts``, as text."""

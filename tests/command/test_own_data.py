@@ -10,11 +10,12 @@ import pytest
 
 from xmcbench import UsageError
 from xmcbench.api import evaluate
-from xmcbench.command import request, suggest
+from xmcbench.command import request
 from xmcbench.data import export, load_dataset
 from xmcbench.errors import DataError
 from xmcbench.records import Store
 from xmcbench.setting import Setting
+from xmcbench.suggestions import Suggestions
 from xmcbench.topk import TopK
 
 
@@ -311,14 +312,16 @@ def test_a_method_that_ignores_pairs_suggests_without_them(inside, tiny):
     assert "zero-shot (no pairs)" in ended.stdout, ended.stderr
 
 
-def test_a_uid_is_suggested_as_it_is_or_refused(inside, tmp_path):
+def test_a_uid_is_suggested_as_it_is_or_refused(inside, tmp_path, record):
     folder = tmp_path / "set"
     folder.mkdir()
     (folder / "train.jsonl").write_text('{"uid": "0", "text": "one", "labels": []}\n')
     (folder / "test.jsonl").write_text('{"uid": " d  1", "text": "apple", "labels": []}\n')
     (folder / "labels.jsonl").write_text('{"uid": " fruit  7", "title": "a\\tfruit "}\n')
     ranked = TopK(np.zeros((1, 1), np.int32), np.ones((1, 1), np.float32))
-    assert suggest.write(tmp_path / "labels.tsv", load_dataset(folder), ranked, 1) == 0
+    suggestions = Suggestions(record(), load_dataset(folder), ranked, 1)
+    assert suggestions.empty == 0
+    suggestions.write(tmp_path / "labels.tsv")
     assert (tmp_path / "labels.tsv").read_text().splitlines()[1] == " d  1\t1\t1\t fruit  7\ta fruit"
     words = ("suggest", "--dataset", "set", "--method", "tfidf", "--out", "more.tsv")
     for name, row, uid in (

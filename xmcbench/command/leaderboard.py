@@ -159,10 +159,9 @@ def _report(outdated: list[str], files: int) -> int:
 
 def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, staleness: Staleness) -> int:
     """Run every cell again whose code has changed; returns how many still have no fresh result."""
-    from xmcbench.command.progress import Display
+    from xmcbench.display import execute_shown
     from xmcbench.environment import Compute
     from xmcbench.errors import XmcbenchError
-    from xmcbench.runner.execution import execute
     from xmcbench.runner.plan import plan_again
     from xmcbench.runner.target import Target
 
@@ -173,8 +172,7 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
         try:
             planned = plan_again(record, datasets.get(name, name), registry, store, refresh=True)
             place = Target(store, limits, record.environment.compute or Compute())
-            with Display(planned, store) as display:
-                (made,) = execute(planned, place, display.progress, watch=display.watch)
+            (made,) = execute_shown(planned, place)
             problem = "" if made.ok else f"{made.status}: {made.reason}"
         except XmcbenchError as error:
             problem = str(error)

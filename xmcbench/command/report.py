@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xmcbench.command.progress import Display
 from xmcbench.errors import UsageError
 from xmcbench.experiment import Experiment, Run, Shown
 from xmcbench.output.escaping import terminal
@@ -38,8 +37,7 @@ def execute(experiment: Experiment[Shown]) -> Shown:
             else " (--force reruns them)"
         )
         print(f"xmcbench: {finished} of {format_count(len(planned.cells), 'cell')} cached{stale}", file=sys.stderr)
-    with Display(planned, Store(experiment.options.runs)) as display:
-        return experiment.execute(display.progress, display.watch)
+    return experiment.execute(lines=True)
 
 
 def pretrain(experiment: Run, as_json: bool = False) -> int:

@@ -1,29 +1,33 @@
-"""The progress of a run on stderr: lines that change on a terminal, and plain lines elsewhere.
+"""The progress of a run: lines that change on a terminal and in a notebook, and plain lines elsewhere.
 
 The first line is about the whole run. Each running cell has a line with its phase, progress and time left, and then its
-name, which a narrow terminal cuts. Elsewhere than on a terminal, a line is printed when a cell starts and when it ends,
-and at most once a minute in between.
+name, which a narrow terminal cuts. Plain lines are printed when a cell starts and when it ends, and at most once a
+minute in between.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from xmcbench.output.escaping import terminal
 from xmcbench.output.quantities import duration, format_count
 from xmcbench.results import files_of
 from xmcbench.runner.estimate import similar_records
+from xmcbench.runner.execution import execute
 
 if TYPE_CHECKING:
     from xmcbench.records import Record, Store
     from xmcbench.runner.execution import Underway
     from xmcbench.runner.plan import Plan, PlannedCell
+    from xmcbench.runner.target import Target
 
 #: Seconds between two lines elsewhere than on a terminal.
 _EVERY_S = 60.0
@@ -61,53 +65,137 @@ class Outlook:
         return left / max(1, len(running)) or None
 
 
-class Display:
-    """Shows a run while it is entered: ``progress`` and ``watch`` are what ``execute`` calls."""
+class Screen(ABC):
+    """A place where the progress of a run is shown, while it is entered."""
 
-    def __init__(self, planned: Plan, store: Store, every_s: float = _EVERY_S) -> None:
-        self._outlook = Outlook.of(planned, store)
-        self._runs, self._every_s = store.root, every_s
-        waiting = [place for place, cell in enumerate(planned.cells) if cell.state == "to run"]
-        self._numbers = {place: number for number, place in enumerate(waiting, 1)}
-        self._several = len({(cell.cell.dataset, cell.cell.setting) for cell in planned.cells}) > 1
-        self._live: Any = None
-        self._said_at = time.monotonic()
+    #: Whether ``show`` replaces its last lines, so that nothing needs to be printed when a cell starts.
+    changes = False
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.live import Live
+        return self
 
-            # What is shown is escaped here: the escape sequences of the display itself have to arrive.
-            console = Console(file=getattr(sys.stderr, "stream", sys.stderr))
-            if not console.is_dumb_terminal:
-                shown = Live(console=console, auto_refresh=False, transient=True, redirect_stderr=False)
-                self._live = shown
-                self._live.start()
+    def __exit__(self, *_: object) -> None:  # noqa: B027 - most screens have nothing to remove
+        """Remove the lines that change."""
+
+    @abstractmethod
+    def show(self, lines: list[str]) -> None:
+        """Show the state of a run, in place of the last one if this is possible."""
+
+    @abstractmethod
+    def say(self, line: str) -> None:
+        """Print a line that stays."""
+
+
+class _Terminal(Screen):
+    changes = True
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        # Lines are escaped here: the escape sequences of the display itself have to arrive.
+        self._console = Console(file=getattr(sys.stderr, "stream", sys.stderr))
+        self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stderr=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._live.stop()
+
+    def show(self, lines: list[str]) -> None:
+        from rich.text import Text
+
+        self._live.update(Text("\n".join(map(terminal, lines)), no_wrap=True, overflow="ellipsis"), refresh=True)
+
+    def say(self, line: str) -> None:
+        from rich.text import Text
+
+        self._console.print(Text(terminal(line)), soft_wrap=True)
+
+
+class _Notebook(Screen):
+    changes = True
+
+    def __init__(self) -> None:
+        from IPython.display import display
+
+        self._handle = display({"text/plain": ""}, raw=True, display_id=True)
+
+    def __exit__(self, *_: object) -> None:
+        self.show([])
+
+    def show(self, lines: list[str]) -> None:
+        self._handle.update({"text/plain": "\n".join(map(terminal, lines))}, raw=True)
+
+    def say(self, line: str) -> None:
+        print(terminal(line))
+
+
+class _Lines(Screen):
+    def __init__(self, every_s: float = _EVERY_S) -> None:
+        self._every_s, self._said_at = every_s, time.monotonic()
+
+    def show(self, lines: list[str]) -> None:
+        if time.monotonic() - self._said_at >= self._every_s:
+            self.say("; ".join(lines))
+
+    def say(self, line: str) -> None:
+        self._said_at = time.monotonic()
+        print(line, file=sys.stderr, flush=True)
+
+
+class _Nowhere(Screen):
+    def show(self, lines: list[str]) -> None:
+        pass
+
+    def say(self, line: str) -> None:
+        pass
+
+
+def find_screen(lines: bool = True) -> Screen:
+    """Return the terminal that stderr is, or the notebook that this process serves.
+
+    lines: print plain lines if it is neither; otherwise nothing is shown.
+    """
+    ipython = sys.modules.get("IPython")
+    if ipython is not None and hasattr(ipython.get_ipython(), "kernel"):
+        return _Notebook()
+    if sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown"):
+        return _Terminal()
+    return _Lines() if lines else _Nowhere()
+
+
+def execute_shown(plan: Plan, target: Target, force: bool = False, lines: bool = True) -> list[Record]:
+    """Execute a plan and show the progress, as ``find_screen`` says. Raises what ``execute`` raises."""
+    with find_screen(lines) as screen:
+        display = Display(plan, target.store, screen)
+        return execute(plan, target, display.progress, force, display.watch)
+
+
+class Display:
+    """Shows a run on a screen: ``progress`` and ``watch`` are what ``execute`` calls."""
+
+    def __init__(self, planned: Plan, store: Store, screen: Screen) -> None:
+        self._outlook = Outlook.of(planned, store)
+        self._runs, self._screen = store.root, screen
+        waiting = [place for place, cell in enumerate(planned.cells) if cell.state == "to run"]
+        self._numbers = {place: number for number, place in enumerate(waiting, 1)}
+        self._several = len({(cell.cell.dataset, cell.cell.setting) for cell in planned.cells}) > 1
 
     def progress(self, planned: PlannedCell, position: int, record: Record | None) -> None:
         """Print that a cell starts (no record) or how it ended."""
         line = f"[{self._numbers[position]}/{self._outlook.cells}] {self._name(planned)}"
         if record is not None:
             self._outlook.took_s[planned.cell.key] = record.measured.total_s
-            self._say(f"{line}: {_describe_end(record, self._runs)}")
-        elif self._live is None:
-            self._say(f"{line}: started")
+            self._screen.say(f"{line}: {_describe_end(record, self._runs)}")
+        elif not self._screen.changes:
+            self._screen.say(f"{line}: started")
 
     def watch(self, running: Sequence[Underway]) -> None:
         """Show the progress of the running cells."""
-        if self._live is not None:
-            from rich.text import Text
-
-            lines = [self._whole(running), *(terminal(self._line(cell)) for cell in running)]
-            self._live.update(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"), refresh=True)
-        elif time.monotonic() - self._said_at >= self._every_s:
-            self._say("; ".join([self._whole(running), *map(self._line, running)]))
+        self._screen.show([self._whole(running), *map(self._line, running)])
 
     def _line(self, cell: Underway) -> str:
         return f"[{self._numbers[cell.position]}/{self._outlook.cells}] {_describe(cell)}: {self._name(cell.planned)}"
@@ -121,15 +209,6 @@ class Display:
         left = f", {_approximate(left_s)} left" if left_s is not None else ""
         done = f"{len(self._outlook.took_s)} of {format_count(self._outlook.cells, 'cell')} done"
         return f"{done}, {len(running)} running{left}"
-
-    def _say(self, line: str) -> None:
-        self._said_at = time.monotonic()
-        if self._live is not None:
-            from rich.text import Text
-
-            self._live.console.print(Text(terminal(line)), soft_wrap=True)
-        else:
-            print(line, file=sys.stderr, flush=True)
 
 
 def _describe_end(record: Record, runs: Path) -> str:

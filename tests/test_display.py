@@ -4,10 +4,11 @@ import io
 import sys
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from xmcbench.command.progress import Display, Outlook
+from xmcbench.display import Display, Outlook, find_screen
 from xmcbench.plugins.registry import Registry
 from xmcbench.progress import Report
 from xmcbench.records import Store
@@ -34,7 +35,8 @@ def test_plain_lines_elsewhere_than_on_a_terminal(planned, tmp_path, record, alt
     log.parent.mkdir(parents=True)
     log.write_text("reading\nout of luck\n\n")
     first, second = made.cells[0], made.cells[2]
-    with Display(made, Store(tmp_path / "runs")) as display:
+    with find_screen() as screen:
+        display = Display(made, Store(tmp_path / "runs"), screen)
         running = [Underway(second, 2, 61.0, Report("fit", 10, 40, "step", 95.0, 0))]
         display.progress(first, 0, None)
         display.watch(running)
@@ -57,7 +59,8 @@ def test_how_a_cell_ended(planned, tmp_path, record, altered, capsys):
     log.parent.mkdir(parents=True)
     log.write_text("reading\nout of luck\n\n")
     made = planned()
-    with Display(made, Store(tmp_path / "runs")) as display:
+    with find_screen() as screen:
+        display = Display(made, Store(tmp_path / "runs"), screen)
         display.progress(made.cells[0], 0, record())
         display.progress(made.cells[1], 1, altered(record(status="failed"), (("log",), "logs/x.log")))
     assert capsys.readouterr().err.splitlines() == [
@@ -73,17 +76,18 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize("dumb", [False, True])
 def test_a_terminal_has_a_line_a_cell_and_one_for_the_whole(planned, tmp_path, record, monkeypatch, dumb):
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stderr", screen)
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "dumb" if dumb else "xterm")
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("NO_COLOR", "1")
     made = planned()
-    with Display(made, Store(tmp_path / "runs")) as display:
+    with find_screen() as screen:
+        display = Display(made, Store(tmp_path / "runs"), screen)
         display.progress(made.cells[0], 0, None)
         running = [Underway(cell, place, 3.0, Report("fit\x1b[2J" * 9)) for place, cell in enumerate(made.cells)]
         display.watch(running)
-        shown = screen.getvalue()
+        shown = stream.getvalue()
         display.progress(made.cells[0], 0, record())
         display.watch(running[1:])
     if dumb:
@@ -93,21 +97,53 @@ def test_a_terminal_has_a_line_a_cell_and_one_for_the_whole(planned, tmp_path, r
     assert "0 of 2 cells done, 2 running" in lines[0]
     assert "[1/2] fit" in lines[1]
     assert "[2/2] fit" in lines[2]
-    assert "\x1b[2J" not in screen.getvalue()  # nothing of a name acts on the terminal
-    assert "\x1b[3" not in screen.getvalue()  # no color
-    assert "[1/2] TF-IDF, seed 0: ok, 5.0 s\n" in screen.getvalue()
+    assert "\x1b[2J" not in stream.getvalue()  # nothing of a name acts on the terminal
+    assert "\x1b[3" not in stream.getvalue()  # no color
+    assert "[1/2] TF-IDF, seed 0: ok, 5.0 s\n" in stream.getvalue()
 
 
-def test_cached_cells_are_not_counted(planned, tmp_path, record, capsys):
-    made = planned(seeds=range(3))
+def test_cached_cells_are_not_counted(planned, tmp_path, record, capsys, monkeypatch):
+    made, clock = planned(seeds=range(3)), [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     made = replace(made, cells=[replace(made.cells[0], state="cached"), *made.cells[1:]])
-    with Display(made, Store(tmp_path / "runs"), every_s=0) as display:
+    with find_screen() as screen:
+        display = Display(made, Store(tmp_path / "runs"), screen)
+        clock[0] = 60.0
         display.watch([Underway(made.cells[1], 1, 3.0, Report("predict", 12))])
         display.progress(made.cells[2], 2, record())
     assert capsys.readouterr().err.splitlines() == [
         "0 of 2 cells done, 1 running; [1/2] predict, 12 steps, 3 s so far: TF-IDF, seed 1",
         "[2/2] TF-IDF, seed 2: ok, 5.0 s",
     ]
+
+
+def test_a_notebook_has_lines_that_change(planned, tmp_path, record, monkeypatch, capsys):
+    shown = []
+    handle = SimpleNamespace(update=lambda data, raw: shown.append(data["text/plain"]))
+    modules = {
+        "IPython": SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1)),
+        "IPython.display": SimpleNamespace(display=lambda *_, **__: handle),
+    }
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    made = planned()
+    with find_screen(lines=False) as screen:
+        display = Display(made, Store(tmp_path / "runs"), screen)
+        display.progress(made.cells[0], 0, None)
+        display.watch([Underway(made.cells[0], 0, 3.0, Report("fit\x1b"))])
+        display.progress(made.cells[0], 0, record())
+    assert shown == ["0 of 2 cells done, 1 running\n[1/2] fit\\x1b, 3 s so far: TF-IDF, seed 0", ""]
+    assert capsys.readouterr().out == "[1/2] TF-IDF, seed 0: ok, 5.0 s\n"
+
+
+def test_a_script_without_a_terminal_shows_nothing(planned, tmp_path, record, capsys):
+    made = planned()
+    with find_screen(lines=False) as screen:
+        display = Display(made, Store(tmp_path / "runs"), screen)
+        display.progress(made.cells[0], 0, None)
+        display.watch([])
+        display.progress(made.cells[0], 0, record())
+    assert capsys.readouterr() == ("", "")
 
 
 def test_the_outlook_of_a_run(planned, record, monkeypatch):

@@ -1,0 +1,146 @@
+"""Suggested labels for documents: the first k labels of a method, as rows, a pandas frame, or a TSV file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xmcbench.analysis.rankings import load_filtered, load_stored
+from xmcbench.arguments import make_grids, several
+from xmcbench.data.catalog import default_dataset, load_dataset
+from xmcbench.data.sources.finding import reference_to
+from xmcbench.errors import MethodError, StorageError, UsageError
+from xmcbench.experiment import Options, Run, plan_run
+from xmcbench.extras import data_frame
+from xmcbench.output import document
+from xmcbench.output.escaping import tsv
+from xmcbench.output.layout import format_table
+from xmcbench.records import Store
+from xmcbench.setting import Setting
+from xmcbench.storage.atomic import atomic_file
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from xmcbench.data import Dataset
+    from xmcbench.plugins.registry import Registry
+    from xmcbench.records import Record
+    from xmcbench.results import Results
+    from xmcbench.topk import TopK
+
+COLUMNS = ("uid", "rank", "score", "label_uid", "label")
+#: Suggestions shown in a terminal and in a notebook.
+_SHOWN = 20
+
+
+@dataclass(frozen=True, repr=False)
+class Suggestions:
+    """The first k labels of each document. record: of the cell; predictions: after the filter, all of them."""
+
+    record: Record
+    dataset: Dataset
+    predictions: TopK
+    k: int
+
+    def __iter__(self) -> Iterator[tuple[str, int, float, str, str]]:
+        """Yield the uid of a document, rank, score, uid and text of a label; best label first."""
+        titles = self.dataset.labels.titles
+        for row, uid in enumerate(self.dataset.test.uids):
+            labels, scores = (
+                part[row, : self.k].tolist() for part in (self.predictions.indices, self.predictions.scores)
+            )
+            for rank, (label, score) in enumerate(zip(labels, scores, strict=True), 1):
+                if label >= 0:
+                    yield uid, rank, score, self.dataset.labels.uids[label], titles[label]
+
+    @property
+    def empty(self) -> int:
+        """The number of documents without a suggestion."""
+        return int((self.predictions.indices[:, 0] < 0).sum())
+
+    def frame(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with one row per suggestion."""
+        return data_frame(dict(zip(COLUMNS, row, strict=True)) for row in self)
+
+    def write(self, path: str | Path) -> None:
+        """Write a TSV file, inert in terminals and spreadsheets. Raises StorageError."""
+        from xmcbench.data.sources.text_lines import one_line
+
+        with atomic_file(Path(path)) as stream:
+            stream.write(("\t".join(COLUMNS) + "\n").encode())
+            for uid, rank, score, label, text in self:
+                cells = (tsv(uid), str(rank), f"{score:.6g}", tsv(label), tsv(one_line(text)))
+                stream.write(("\t".join(cells) + "\n").encode())
+
+    def _lines(self) -> list[list[str]]:
+        shown = zip(range(_SHOWN), self, strict=False)
+        return [[uid, str(rank), f"{score:.4g}", label, text] for _, (uid, rank, score, label, text) in shown]
+
+    def __str__(self) -> str:
+        """The first suggestions as a table."""
+        return format_table(self._lines(), COLUMNS, ("left", "right", "right", "left", "left"))
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        caption = (
+            f"First suggestions of {self.record.name} for {len(self.dataset.test):,} documents of {self.dataset.name}"
+        )
+        return document.table(caption, COLUMNS, self._lines())
+
+
+def suggest(
+    arguments: Mapping[str, Any],
+    documents: str | Path | None,
+    k: int,
+    filter_name: str | None,
+    options: Options,
+    registry: Registry | None = None,
+    execute: Callable[[Run], Results] = Run.execute,
+) -> Suggestions:
+    """Suggest labels for documents.
+
+    arguments: of ``xmcbench.run``, for a single cell; without a setting, it is ``full`` if the dataset has training
+    pairs and the method uses them. documents: the place of others than the test set. registry: default is that of the
+    options. Raises UsageError, DataError, MethodError if the cell fails.
+    """
+    if not 1 <= k <= 100:
+        raise UsageError(f"k {k} must be in 1..100")
+    methods = several(arguments["methods"])
+    if len(methods) != 1 or methods == ("all",):
+        raise UsageError(f"{', '.join(map(str, methods))!r} is not one method", "see `xmcbench ls methods`")
+    (place,) = several(arguments["dataset"]) or (default_dataset(),)
+    if documents is not None:
+        place = reference_to(str(place), {"documents": str(documents)})
+    dataset = load_dataset(place)
+    given = {**arguments, "dataset": place, "setting": arguments["setting"] or "ez"}
+    grids, options = make_grids([given], options)
+    registry = registry or options.registry()
+    if arguments["setting"] is None and dataset.train_corpus.pairs:
+        name = grids[0].methods[0].partition(":")[0]
+        if registry[name].usable().supervision != "unused":
+            grids = [replace(grid, settings=(Setting.of("full"),)) for grid in grids]
+    planned = plan_run(grids, options, registry, None)
+    if len(planned.plan.cells) > 1:
+        raise UsageError(
+            f"suggest runs a single cell, but these options select {len(planned.plan.cells)}",
+            "give one setting, one seed, and one value of each parameter",
+        )
+    store, cached = Store(options.runs), planned.plan.cells[0].record
+    try:
+        # `xmcbench clean` removes predictions, but not their record.
+        is_missing, damage = cached is not None and load_stored(cached, store) is None, ""
+    except StorageError as error:
+        is_missing, damage = True, error.message
+    if is_missing:
+        planned = plan_run(grids, replace(options, force=True), registry, None)
+        cells = [replace(cell, damage=damage) for cell in planned.plan.cells]
+        planned = replace(planned, plan=replace(planned.plan, cells=cells))
+    (record,) = execute(planned).records
+    if record.predictions is None:
+        raise MethodError(f"{record.name}: {record.status}: {record.reason}")
+    predictions = load_filtered(record, store, dataset, dataset.choose_filter(filter_name))
+    return Suggestions(record, dataset, predictions, k)
