@@ -47,12 +47,15 @@ def test_control_characters_are_spelled_out_on_both_streams(capsys):
 def test_the_best_figures_are_colored_on_a_terminal(capsys, monkeypatch, is_terminal, no_color):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("NO_COLOR", no_color)
-    row = "[bold]BM25[/bold]  33.45* \N{PLUS-MINUS SIGN}2.0  61.00\x1b[2J"
+    row = "[bold]BM25[/bold]  33.45* \N{PLUS-MINUS SIGN}2.0\x1b[2J"
     with inert_streams():
-        print_results(row, "", "stale")
+        print_results(row, "", "A paragraph that is longer than a line of the terminal")
     shown = capsys.readouterr().out
     colored = is_terminal and not no_color
     assert shown.count("\x1b[1;32m33.45*\x1b[0m") == colored
-    assert re.sub(r"\x1b\[[\d;]*m", "", shown) == row.replace("\x1b", "\\x1b") + "\n\nstale\n"
+    first, blank, *paragraph = [line.rstrip() for line in re.sub(r"\x1b\[[\d;]*m", "", shown).splitlines()]
+    assert (first, blank) == (row.replace("\x1b", "\\x1b"), "")
+    whole = ["A paragraph that is longer than a line of the terminal"]
+    assert paragraph == (["A paragraph that is longer than a line", "of the terminal"] if is_terminal else whole)

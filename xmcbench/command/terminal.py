@@ -53,22 +53,24 @@ class Inert:
 
 
 def print_results(*texts: object) -> None:
-    """Print texts with blank lines between them; on a terminal the best figures are green and half-widths dim.
+    """Print texts with blank lines between them; on a terminal lines end between words.
 
-    Without color if the variable NO_COLOR is set (https://no-color.org).
+    There, the best figures are green and half-widths dim, but not if the variable NO_COLOR is set
+    (https://no-color.org).
     """
     shown = terminal("\n\n".join(filter(None, map(str, texts))))
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+    if not sys.stdout.isatty():
         print(shown)
         return
     from rich.console import Console
     from rich.text import Text
 
     text = Text(shown)
-    text.highlight_regex(_BEST, "bold green")
-    text.highlight_regex(_HALF_WIDTH, "dim")
+    if not os.environ.get("NO_COLOR"):
+        text.highlight_regex(_BEST, "bold green")
+        text.highlight_regex(_HALF_WIDTH, "dim")
     # The escape sequences of colors must not be spelled out, as those of names are.
-    Console(file=getattr(sys.stdout, "stream", sys.stdout)).print(text, soft_wrap=True)
+    Console(file=getattr(sys.stdout, "stream", sys.stdout)).print(text)
 
 
 @contextmanager
