@@ -92,7 +92,7 @@ def test_the_main_command_on_a_folder(xmcbench, tiny, tmp_path):
     assert re.fullmatch(r"\[3/3\] XR-Linear, seed 0: ok, \d+\.\d s", ends[2])
     assert len(ended.stderr.splitlines()) == 6
     assert "few-shot, 50% of the labels" in ended.stdout
-    assert "metric protocol 2" in ended.stdout
+    assert "metric protocol 3" in ended.stdout
     for title in ("TF-IDF", "BM25", "XR-Linear"):
         assert title in ended.stdout
     made = records(tmp_path / "runs")

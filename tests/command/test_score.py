@@ -23,7 +23,7 @@ def test_a_perfect_run_scores_one(inside, tiny, predictions):
     assert document["values"]["P@5"] == pytest.approx(0.4)
     assert (document["scored"], document["unlabeled"], document["filter"]) == (30, 0, "none")
     ended = inside("score", "--dataset", tiny, "--predictions", predictions)
-    assert "metric protocol 2" in ended.stdout
+    assert "metric protocol 3" in ended.stdout
     assert "100.00" in ended.stdout
     assert "note: the predictions end at rank 2; metrics of more ranks are of these" in ended.stderr
 

@@ -12,7 +12,7 @@ from xmcbench.records import Record
 from xmcbench.setting import Setting
 
 READING = f"""\
-Figures are percentages. ± is the half-width of a 95% bootstrap interval over test instances. With several seeds, the
+Figures are percentages. ± is the half-width of a 95% interval over test instances. With several seeds, the
 figure is the mean over them, the interval also covers how much seeds differ, and the standard deviation of P@1 over
 seeds has its own column. A row with one seed says nothing about how much seeds differ. In each column the best
 measured row is bold. Rows marked ≈ are statistically tied with it: a paired test over the same test instances and
@@ -219,7 +219,7 @@ def claims(dataset: str, source: Source, filter_name: str) -> str:
 def _figures(done: Sequence[Record], filter_name: str) -> str:
     scored = done[0].metrics[filter_name].scored
     seeds = " (and over seeds, where there are several)" if len({record.cell.seed for record in done}) > 1 else ""
-    interval = f"Percent ± half-width of the 95% bootstrap interval over {scored:,} test instances{seeds}"
+    interval = f"Percent ± half-width of the 95% interval over {scored:,} test instances{seeds}"
     return f"{interval}; {_protocol(filter_name)}"
 
 

@@ -79,32 +79,46 @@ def evaluate_ranks(
     PSP is left out without ``inverse_propensity`` [L]. Raises DataError when the ranks or the propensities do not fit
     the pairs.
     """
-    _check_ranks(ranks, pairs, inverse_propensity)
-    true_labels = np.bincount(pairs.rows, minlength=pairs.instances)
-    labeled = np.flatnonzero(true_labels)
-    scored = len(labeled)
+    return Evaluation(pairs, inverse_propensity)(ranks)
 
-    # From here on a row is its place among the rows that are scored.
-    place = np.zeros(pairs.instances, np.int64)
-    place[labeled] = np.arange(scored)
-    rows, true_labels = place[pairs.rows], true_labels[labeled]
-    hit = np.flatnonzero(ranks)
-    hit_rows, hit_ranks = rows[hit], ranks[hit].astype(np.int64)
-    per_instance = _plain_metrics(hit_rows, hit_ranks, true_labels)
-    attainable = {}
-    if inverse_propensity is not None:
-        weights = np.asarray(inverse_propensity, np.float64)[pairs.labels]
-        depths = _depths("PSP")
-        found = _gains(hit_rows, hit_ranks, weights[hit], scored, depths)
-        best = top_sums(rows, weights, scored, depths)
-        per_instance |= {f"PSP@{k}": found[k] for k in depths}
-        attainable = {f"PSP@{k}": best[k] for k in depths}
 
-    values = {}
-    if scored:
-        for name, column in per_instance.items():
-            values[name] = float(column.sum() / (attainable[name].sum() if name in attainable else scored))
-    return Scores(values, scored, pairs.instances - scored, per_instance, attainable)
+class Evaluation:
+    """The evaluation of any number of rankings of the same test rows, which share the computations on the true pairs.
+
+    Raises DataError when the propensities do not fit the pairs.
+    """
+
+    def __init__(self, pairs: TruePairs, inverse_propensity: NDArray[np.float64] | None = None) -> None:
+        _check_propensities(pairs, inverse_propensity)
+        self.pairs = pairs
+        true_labels = np.bincount(pairs.rows, minlength=pairs.instances)
+        labeled = np.flatnonzero(true_labels)
+        self._scored, self._true_labels = len(labeled), true_labels[labeled]
+        # From here on a row is its place among the rows that are scored.
+        place = np.zeros(pairs.instances, np.int64)
+        place[labeled] = np.arange(self._scored)
+        self._rows = place[pairs.rows]
+        self._weights: NDArray[np.float64] | None = None
+        self._attainable: dict[str, NDArray[np.float64]] = {}
+        if inverse_propensity is not None:
+            self._weights = np.asarray(inverse_propensity, np.float64)[pairs.labels]
+            best = top_sums(self._rows, self._weights, self._scored, _depths("PSP"))
+            self._attainable = {f"PSP@{k}": column for k, column in best.items()}
+
+    def __call__(self, ranks: NDArray[np.uint8]) -> Scores:
+        """Score the ranks of the true pairs, uint8 [P]. Raises DataError when they do not fit the pairs."""
+        _check_ranks(ranks, self.pairs)
+        hit = np.flatnonzero(ranks)
+        hit_rows, hit_ranks = self._rows[hit], ranks[hit].astype(np.int64)
+        per_instance = _plain_metrics(hit_rows, hit_ranks, self._true_labels)
+        if self._weights is not None:
+            found = _gains(hit_rows, hit_ranks, self._weights[hit], self._scored, _depths("PSP"))
+            per_instance |= {f"PSP@{k}": column for k, column in found.items()}
+        attainable, values = self._attainable, {}
+        if self._scored:
+            for name, column in per_instance.items():
+                values[name] = float(column.sum() / (attainable[name].sum() if name in attainable else self._scored))
+        return Scores(values, self._scored, self.pairs.instances - self._scored, per_instance, attainable)
 
 
 def _plain_metrics(
@@ -152,13 +166,16 @@ def _check_labels(
         raise DataError(f"there are {labels} labels, but propensities of the shape {np.shape(inverse_propensity)}")
 
 
-def _check_ranks(ranks: NDArray[np.uint8], pairs: TruePairs, inverse_propensity: NDArray[np.float64] | None) -> None:
+def _check_ranks(ranks: NDArray[np.uint8], pairs: TruePairs) -> None:
     if ranks.shape != pairs.rows.shape:
         raise DataError(
             f"there are {len(pairs)} true pairs, but ranks of the shape {ranks.shape}", "ranks of another test set?"
         )
     if ranks.size and ranks.max() > DEPTH:
         raise DataError(f"a true pair has rank {ranks.max()}, but only {DEPTH} predictions of a row are scored")
+
+
+def _check_propensities(pairs: TruePairs, inverse_propensity: NDArray[np.float64] | None) -> None:
     if inverse_propensity is None:
         return
     if len(pairs) and pairs.labels.max() >= len(inverse_propensity):

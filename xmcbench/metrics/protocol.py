@@ -1,4 +1,4 @@
-"""The metric protocol, version 2: how predictions become numbers.
+"""The metric protocol, version 3: how predictions become numbers.
 
 **Input.** For every test row there is a list of predicted labels, best first, with equal scores ordered by the lower
 label id. The true pairs are a binary matrix [test rows, labels]. Nothing is ranked again: the order of the predictions
@@ -26,12 +26,13 @@ part of it. A and B are on the dataset's card.
 
 All values are fractions in [0, 1]; tables print them in percent.
 
-**Intervals** are 95% bootstrap intervals over the scored rows: bias-corrected and accelerated (BCa; Efron, 1987), from
-1,000 samples, or 200 for more than 200,000 rows. They contain the value. If all rows score alike, both ends are the
-value. They do not cover what another seed would change.
+**Intervals** are 95% intervals over the scored rows: bias-corrected and accelerated bootstrap intervals (BCa; Efron,
+1987) from 1,000 samples, and for more than 10,000 rows their closed form for many rows (Hall, 1988). They contain the
+value. If all rows score alike, both ends are the value. They do not cover what another seed would change.
 
-**Versions.** Version 2 differs from version 1 in the intervals only, which were percentile intervals. All values are
-the same. ``VERSION`` is in every record and under every table. A change that can change a number raises it.
+**Versions.** They differ in the intervals only, and all values are the same. Version 1 had percentile intervals, and
+version 2 drew samples of any number of rows. ``VERSION`` is in every record and under every table. A change that can
+change a number raises it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 #: The version of the protocol above.
-VERSION = 2
+VERSION = 3
 
 #: How many predictions of a row are scored, after filters. No metric has a larger k.
 DEPTH = 100

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from xmcbench.errors import DataError, StorageError, UsageError
-from xmcbench.metrics import Scores, evaluate_ranks, invariants, inverse_propensity_of, label_groups
+from xmcbench.metrics import Evaluation, Scores, invariants, inverse_propensity_of, label_groups
 from xmcbench.metrics.labels import MIN_INSTANCES
 from xmcbench.records import Ranks, Record, Staleness, Store, Truth
 from xmcbench.records.record import Figures, FilteredFigures
@@ -25,15 +25,16 @@ def figures(ranks: Ranks, truth: Truth, propensity: tuple[float, float]) -> dict
     violated, DataError if there is no row to score.
     """
     weights = _inverse_propensity(truth, propensity)
-    groups = label_groups(truth.frequency, ranks.seen.astype(np.int64))
+    whole = Evaluation(truth.pairs, weights)
+    groups = {}
+    for group, members in label_groups(truth.frequency, ranks.seen.astype(np.int64)).items():
+        pairs, inside = truth.pairs.restrict(members)
+        if len(pairs):
+            groups[group] = Evaluation(pairs, weights), inside
     found = {}
     for name, under_filter in ranks.by_filter.items():
-        scores = evaluate_ranks(under_filter, truth.pairs, weights)
-        views = {}
-        for group, members in groups.items():
-            pairs, inside = truth.pairs.restrict(members)
-            if len(pairs):
-                views[group] = figures_of(evaluate_ranks(under_filter[inside], pairs, weights))
+        scores = whole(under_filter)
+        views = {group: figures_of(evaluate(under_filter[inside])) for group, (evaluate, inside) in groups.items()}
         found[name] = FilteredFigures(**msgspec.structs.asdict(figures_of(scores)), views=views)
     return found
 
@@ -75,6 +76,7 @@ def evaluations(
     missing or damaged files.
     """
     found = []
+    made: dict[tuple[str, tuple[float, float]], Evaluation] = {}
     for record in records:
         truth = store.truth(record)
         ranks = store.ranks(record, truth)
@@ -84,8 +86,11 @@ def evaluations(
         constants = propensity or record.protocol.propensity
         if constants is None:
             raise DataError(f"the propensities of {record.cell.dataset} are not known", "name its folder: --dataset")
-        weights = _inverse_propensity(truth, constants)
-        found.append(evaluate_ranks(ranks.by_filter[filter_name], truth.pairs, weights))
+        assert record.ranks is not None  # or the truth could not be read
+        place = (record.ranks.truth_sha256, constants)
+        if place not in made:
+            made[place] = Evaluation(truth.pairs, _inverse_propensity(truth, constants))
+        found.append(made[place](ranks.by_filter[filter_name]))
     return found
 
 
@@ -97,7 +102,7 @@ class StoredScores:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._truths: dict[tuple[str, str], Truth] = {}
+        self._truths: dict[tuple[str, str, tuple[float, float]], tuple[Truth, Evaluation]] = {}
         self._found: dict[str, Scores | None] = {}
         self.missing: dict[str, StorageError] = {}
 
@@ -115,12 +120,13 @@ class StoredScores:
         constants, filter_name = record.protocol.propensity, record.protocol.filter
         if record.ranks is None or constants is None:
             return None
-        place = (record.cell.dataset, record.ranks.truth_sha256)
+        place = (record.cell.dataset, record.ranks.truth_sha256, constants)
         if place not in self._truths:
-            self._truths[place] = self._store.truth(record)
-        truth = self._truths[place]
+            truth = self._store.truth(record)
+            self._truths[place] = truth, Evaluation(truth.pairs, _inverse_propensity(truth, constants))
+        truth, evaluate = self._truths[place]
         ranks = self._store.ranks(record, truth).by_filter.get(filter_name)
-        return None if ranks is None else evaluate_ranks(ranks, truth.pairs, _inverse_propensity(truth, constants))
+        return None if ranks is None else evaluate(ranks)
 
 
 def is_outdated(record: Record, filter_name: str, propensity: tuple[float, float], staleness: Staleness) -> bool:
