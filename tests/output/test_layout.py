@@ -1,9 +1,11 @@
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from xmcbench.output.layout import format_table, in_markdown, limit_in_pipes
+from xmcbench.output.layout import _pieces, format_table, in_markdown, limit_in_pipes
 
 HEADS = ["Method", "P@1", "P@3", "R@100"]
 LINES = [
@@ -111,3 +113,11 @@ def test_a_pipe_can_have_a_limit(capsys):
     with limit_in_pipes(60):
         assert format_table(LINES, HEADS, RIGHT) == format_table(LINES, HEADS, RIGHT, width=60)
     assert widest(format_table(LINES, HEADS, RIGHT)) > 60
+
+
+@given(st.text(alphabet="ab /\t", max_size=12))
+def test_lines_of_ascii_end_where_those_of_any_text_do(text):
+    """Text in ASCII is split by an expression, which is faster."""
+    wide = [piece.replace("\u00e9", "a") for piece in _pieces(text.replace("a", "\u00e9"))]
+    assert [*_pieces(text)] == wide
+    assert "".join(wide) == text

@@ -6,6 +6,7 @@ from xmcbench import UsageError
 from xmcbench.errors import PluginError, Unavailable, UnknownName
 from xmcbench.plugins.loading import from_file, import_file, load
 from xmcbench.plugins.registry import Registry
+from xmcbench.storage.source import Sources
 
 GOOD = """
     from xmcbench import Method, TopK
@@ -219,6 +220,17 @@ def test_a_file_that_starts_a_command_on_import_does_not_start_it_again(xmcbench
 def test_today_s_code_knows_what_each_preset_sets(plugin, tmp_path):
     path = plugin(GOOD.format(name="A") + "        steps: int = 9\n        presets = {'quick': {'steps': 2}}\n")
     registry = Registry([path, plugin("raise SystemExit(3)", "broken.py")])
-    staleness = registry.staleness(tmp_path, ["a", "bm25"])
+    staleness = registry.staleness(tmp_path)
     assert staleness.presets["a"] == {"": {"steps": 9}, "quick": {"steps": 2}}
-    assert staleness.presets.keys() == staleness.sources.keys() == {"a", "bm25"}
+    assert staleness.presets.keys() == staleness.sources.keys() >= {"a", "bm25"}
+    assert "broken" not in staleness.sources
+
+
+def test_only_the_code_of_judged_methods_is_read(tmp_path, monkeypatch, record):
+    read = []
+    fresh = Sources.of
+    monkeypatch.setattr(Sources, "of", lambda sources, method: read.append(method.__name__) or fresh(sources, method))
+    staleness = Registry([]).staleness(tmp_path)
+    assert staleness.problem(record("tfidf")).startswith("stale")
+    assert staleness.missing_methods(record("nobodys")) == ["nobodys"]
+    assert read == ["Tfidf"]

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from xmcbench.records import Record
 
@@ -48,8 +51,13 @@ class Model:
 
 
 def models(record: Record) -> tuple[Model, ...]:
-    """The models that the notes of a record describe, each once."""
-    return tuple(dict.fromkeys(_model(note) for note in _notes(record.notes)))
+    """Return the models that the notes of a record describe, each once."""
+    return _models(msgspec.json.encode(record.notes))
+
+
+@lru_cache(maxsize=4096)  # pages ask again and again, and notes can be large
+def _models(notes: bytes) -> tuple[Model, ...]:
+    return tuple(dict.fromkeys(_model(note) for note in _notes(msgspec.json.decode(notes))))
 
 
 def kinds(record: Record) -> tuple[str, ...]:

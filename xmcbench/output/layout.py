@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Container, Iterator, Sequence
@@ -14,6 +15,9 @@ from typing import Any
 
 #: Characters between two columns, and the fewest to which a column of text is narrowed.
 _GAP, _NARROWEST = 2, 20
+
+#: A part of a text in ASCII between which and the next a line may end.
+_PIECE = re.compile(r"[^\s/]*/|[^\s/]*\s+|[^\s/]+$")
 
 #: The limit on the width of tables where the standard output is no terminal.
 _in_pipes: ContextVar[int | None] = ContextVar("_in_pipes", default=None)
@@ -101,6 +105,8 @@ def _table(columns: Sequence[_Column], widths: Sequence[int]) -> str:
 
 def _width(text: str) -> int:
     """Return how many columns of a terminal a text takes: two for each Chinese, Japanese or Korean character."""
+    if text.isascii():
+        return len(text)
     from rich.cells import cell_len
 
     return int(cell_len(text))
@@ -123,6 +129,8 @@ def _widths(columns: Sequence[_Column], limit: int) -> list[int]:
 
 def _blocks(columns: Sequence[_Column], limit: int) -> list[list[_Column]]:
     """Return the columns of each table: the first one, and as many others as fit, at least one."""
+    if _total([column.natural for column in columns]) <= limit:
+        return [[*columns]]
     first, *others = columns
     blocks = [[first]]
     for column in others:
@@ -150,6 +158,9 @@ def _pieces(text: str) -> Iterator[str]:
 
     These are words, the parts of a path, and the characters of scripts that are written without spaces.
     """
+    if text.isascii():
+        yield from _PIECE.findall(text) or [""]
+        return
     piece = ""
     for character in text:
         last = piece[-1:]

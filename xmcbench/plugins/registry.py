@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -26,6 +27,8 @@ from xmcbench.records import Cell, Staleness
 from xmcbench.records.equivalence import Equivalence, read_equivalence
 from xmcbench.storage.canonical import canonical_json
 from xmcbench.storage.source import Sources, join_digests
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,31 @@ class Resolved:
         return join_digests([entry.source_sha256 for entry, _ in self.through], inner)
 
 
+class _OfMethods(Mapping[str, Value]):
+    """A value of each method that can be imported, computed when it is first needed."""
+
+    def __init__(self, registry: Registry, find: Callable[[Entry], Value]) -> None:
+        self._registry, self._find = registry, find
+        self._found: dict[str, Value] = {}
+
+    def __getitem__(self, name: str) -> Value:
+        try:
+            entry = self._registry[name]
+        except UnknownName:
+            raise KeyError(name) from None
+        if entry.description is None:
+            raise KeyError(name)
+        if name not in self._found:
+            self._found[name] = self._find(entry)
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (entry.name for entry in self._registry if entry.description)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 class Registry:
     """All methods by name, in alphabetical order. An entry point is looked at when its entry is asked for."""
 
@@ -208,10 +236,10 @@ class Registry:
     def __iter__(self) -> Iterator[Entry]:
         return iter([self._load[name]() for name in sorted(self._load)])
 
-    def sources(self, names: Iterable[str] | None = None) -> dict[str, str]:
-        """Return method -> SHA-256 (hex) of its source here, of all that can be imported, or of the named ones."""
-        entries = self if names is None else [self[name] for name in names]
-        return {entry.name: entry.source_sha256 for entry in entries if entry.description}
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """Method -> SHA-256 (hex) of its source here, of all that can be imported."""
+        return _OfMethods(self, lambda entry: entry.source_sha256)
 
     def resolve(self, name: str, values: Mapping[str, object]) -> Resolved:
         """Return a method with all that it uses with these parameters.
@@ -252,21 +280,22 @@ class Registry:
             raise UnknownName("preset", preset, presets, where=f"of {name}")
         return entry, entry.declared.resolve(name, presets.get(preset or DEFAULT_PRESET, {}))
 
-    def staleness(self, runs: Path, names: Iterable[str] | None = None) -> Staleness:
-        """Return today's code of all methods, or of the named ones, by which the records of a runs folder are judged.
+    def staleness(self, runs: Path) -> Staleness:
+        """Return today's code, by which the records of a runs folder are judged.
 
         Raises StorageError where the file of sources with equal results is damaged.
         """
         if runs not in self._equivalence:
             self._equivalence[runs] = read_equivalence(runs)
-        sources = self.sources(names)
-        known = {name: self[name].declared for name in sources}
-        presets = {  # "" has the defaults
-            name: {preset: about.resolve(name, values) for preset, values in {"": {}, **about.presets}.items()}
-            for name, about in known.items()
-        }
-        described = {name: about.described for name, about in known.items()}
-        return Staleness(sources, self._through_cell, presets, described, self._equivalence[runs])
+
+        def presets(entry: Entry) -> dict[str, Values]:
+            about = entry.declared
+            named = {"": {}, **about.presets}  # "" has the defaults
+            return {preset: about.resolve(entry.name, values) for preset, values in named.items()}
+
+        described = _OfMethods(self, lambda entry: entry.declared.described)
+        equivalence = self._equivalence[runs]
+        return Staleness(self.sources, self._through_cell, _OfMethods(self, presets), described, equivalence)
 
     def _through_cell(self, cell: Cell) -> list[tuple[str, Mapping[str, object]]]:
         """Return the methods that a cell goes through today; one that is not here has its name alone."""

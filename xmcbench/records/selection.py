@@ -76,7 +76,8 @@ def choose(store: Store, first: str, second: str, conditions: Conditions) -> tup
 
     Raises UsageError if there are none or several such places or rows; UnknownName for an unknown word.
     """
-    candidates = [_places(word, store, conditions) for word in (first, second)]
+    records = _records_for((first, second), store)
+    candidates = [_places(word, records, store, conditions) for word in (first, second)]
     common = [place for place in candidates[0] if place in candidates[1]]
     if len(common) == 1:
         places = [common[0], common[0]]
@@ -118,7 +119,7 @@ def choose_row(store: Store, word: str, conditions: Conditions, unscored: bool =
     unscored: whether predictions without figures are a result. Raises UsageError if there are several such places or
     rows; UnknownName for an unknown word.
     """
-    places = _places(word, store, conditions, unscored)
+    places = _places(word, _records_for((word,), store), store, conditions, unscored)
     if len(places) > 1:
         raise UsageError(f"{word} has several results", *_choices(places))
     row = _one_row(word, next(iter(places.values())))
@@ -136,9 +137,20 @@ def places(store: Store, conditions: Conditions) -> dict[Place, list[Record]]:
     return found
 
 
-def _places(word: str, store: Store, conditions: Conditions, unscored: bool = False) -> dict[Place, list[Record]]:
+def _records_for(words: Sequence[str], store: Store) -> list[Record]:
+    """The records of the runs folder; none if the words are files."""
+    if all(word.endswith(".json") for word in words):
+        return []
+    store.check_exists()
     with store.noting_left_out():
-        records = _find_named(word, store)
+        return store.records()
+
+
+def _places(
+    word: str, known: Sequence[Record], store: Store, conditions: Conditions, unscored: bool = False
+) -> dict[Place, list[Record]]:
+    with store.noting_left_out():
+        records = _find_named(word, known, store)
         by_method = all(record.cell.method == word.partition(":")[0] for record in records)
         # A key, or a file, names the version of the data too; whoever needs the data looks whether they are the same.
         found = _by_place(records, conditions, any_version=not by_method, unscored=unscored)
@@ -194,13 +206,11 @@ def _dataset(given: str) -> tuple[str, str | None]:
         return name, None
 
 
-def _find_named(word: str, store: Store) -> list[Record]:
+def _find_named(word: str, records: Sequence[Record], store: Store) -> list[Record]:
     if word.endswith(".json"):
         if not Path(word).is_file():
             raise UsageError(f"no record at {word}", "to select by method, give its name: see `xmcbench ls results`")
         return [read_record(Path(word))]
-    store.check_exists()
-    records = store.records()
     method, colon, variant = word.partition(":")
     found = [record for record in records if record.cell.method == method]
     if colon:

@@ -104,7 +104,6 @@ def plan(
     cells: dict[str, PlannedCell] = {}
     left_out: list[tuple[Request, Skipped]] = []
     datasets: dict[str, Dataset] = {}
-    used: set[str] = set()
     for number, (request, (rows, skipped)) in enumerate(zip(requests, resolve(requests, registry), strict=True)):
         left_out += [(request, method) for method in skipped]
         if request.dataset not in datasets:
@@ -126,14 +125,13 @@ def plan(
             except XmcbenchError as error:
                 left_out.append((request, leave_out(row.entry.name, error, request)))
                 continue
-            used |= {entry.name for entry in resolved.entries}
             for cell in planned:
                 cells.setdefault(cell.cell.key, cell)
     missing = _merge_skipped(left_out, {planned.cell.method for planned in cells.values()})
     broken = [method for method in missing if method.named]
     if broken and not cells:
         raise PluginError(broken[0].reason, broken[0].hint)
-    return Plan(tuple(requests), [*cells.values()], missing, registry.staleness(store.root, used))
+    return Plan(tuple(requests), [*cells.values()], missing, registry.staleness(store.root))
 
 
 def plan_again(
@@ -230,7 +228,7 @@ def _plan_row(
     methods = [entry.usable() for entry in resolved.entries]
     trained = [(entry.name, _identity(entry, values)) for entry, values in resolved.through]
     identity = trained[0][1]
-    staleness = registry.staleness(store.root, [entry.name for entry in resolved.entries])
+    staleness = registry.staleness(store.root)
     kinds = {*chain(*(method.needs for method in methods))}
     needs = {kind: max(method.needs.get(kind, 0) for method in methods) for kind in kinds}
     packages = frozenset(chain.from_iterable(method.packages for method in methods))

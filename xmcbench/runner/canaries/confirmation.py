@@ -91,7 +91,7 @@ def find_changed(registry: Registry, runs: Path) -> dict[str, str]:
     equivalence = read_equivalence(runs)
     stored = {name: Stored.read(outcome_file(name)).source_sha256 for name in {canary.method for canary in canaries()}}
     stored |= StoredProtocol.read(outcome_file(PROTOCOL)).sources
-    today = {**registry.sources(stored.keys() - PROTOCOL_NAMES), **protocol_sources()}
+    today = {**{name: registry.sources[name] for name in stored.keys() - PROTOCOL_NAMES}, **protocol_sources()}
     return {
         name: today[name]
         for name, source in sorted(stored.items())
