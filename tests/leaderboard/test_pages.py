@@ -133,7 +133,7 @@ def test_the_index_begins_with_the_best_methods(some):
 def test_a_caption_says_what_the_figures_are(some, record):
     page = files(pages(some))["tiny-fs-label-0.01.md"]
     assert (
-        "Tiny, few-shot, 1% of the labels: 12 known pairs of 5 labels. Percent ± half-width of the 95% bootstrap "
+        "Tiny, few-shot, 1% of the labels: 12 known pairs of 5 labels. Percent ± half-width of the 95% "
         "interval over 30 test instances (and over seeds, where there are several); filter self, metric protocol 3. "
         "Bold: best of its column."
     ) in page
