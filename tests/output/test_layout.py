@@ -3,7 +3,7 @@ import sys
 import pytest
 from rich.cells import cell_len
 
-from xmcbench.output.layout import format_table, in_markdown, limit_in_pipes
+from xmcbench.output.layout import fill, format_table, in_markdown, limit_in_pipes
 
 HEADS = ["Method", "P@1", "P@3", "R@100"]
 LINES = [
@@ -111,3 +111,24 @@ def test_a_pipe_can_have_a_limit(capsys):
     with limit_in_pipes(60):
         assert format_table(LINES, HEADS, RIGHT) == format_table(LINES, HEADS, RIGHT, width=60)
     assert widest(format_table(LINES, HEADS, RIGHT)) > 60
+
+
+TEXT = "Two rows differ:\n  in a slice of the instances\n\n  xmcbench compare tfidf bm25 --setting ez"
+
+
+@pytest.fixture
+def narrow_terminal(monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "24")
+
+
+@pytest.mark.usefixtures("narrow_terminal")
+def test_a_paragraph_is_wrapped_at_words_and_a_command_is_not():
+    expected = ["Two rows differ:", "  in a slice of the", "  instances", "", TEXT.splitlines()[-1]]
+    assert fill(TEXT).split("\n") == expected
+    assert fill("  name  a long description of it", hang=6) == "  name  a long description\n        of it"
+
+
+def test_a_paragraph_in_a_pipe_stays_as_it_is():
+    with limit_in_pipes(24):
+        assert fill(TEXT) == TEXT

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
 from xmcbench.command.terminal import print_results
+from xmcbench.output.layout import fill
 
 if TYPE_CHECKING:
     from xmcbench.results import Ablated
@@ -50,8 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
         rows = {row: report.records_json(records, results.staleness) for row, records in results.by_row.items()}
         report.print_json({**report.results_json(results), "rows": rows})
     else:
-        shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
-        print_results(*shown, *results.problems())
+        shown = [f"{fill(_headline(part))}\n\n{part.tables()}".strip() for part in results.parts()]
+        print_results(*shown, *map(fill, results.problems()))
     return 0 if results.ok else 1
 
 

@@ -17,6 +17,7 @@ import json
 from pathlib import Path
 
 from xmcbench.command import flags, request
+from xmcbench.output.layout import fill
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         report.check_new(arguments.html, arguments.force)
     comparison = request.comparison(arguments)
     found = explain(comparison, arguments.metric, arguments.instances, request.place(arguments))
-    print(json.dumps(found.as_json(), indent=1) if arguments.json else found)
+    print(json.dumps(found.as_json(), indent=1) if arguments.json else fill(str(found)))
     if arguments.html:
         write_page(found, arguments.html)
     return max(report.warn_left_out(store) for store in {comparison.first.store, comparison.second.store})

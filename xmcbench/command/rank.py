@@ -15,6 +15,7 @@ from pathlib import Path
 
 from xmcbench.command import flags, request
 from xmcbench.command.terminal import print_results
+from xmcbench.output.layout import fill
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -71,5 +72,5 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         table = overall.table(made)
         notes = "\n".join(f"{line.name}: {note}" for line in table.lines for note in line.notes)
-        print_results(table.caption, markup.plain(table), notes, overall.without_cells(made))
+        print_results(fill(table.caption), markup.plain(table), fill(notes), fill(overall.without_cells(made)))
     return report.warn_left_out(store)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
 from xmcbench.command.terminal import print_results
+from xmcbench.output.layout import fill
 from xmcbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
         records = report.records_json(results.records, results.staleness)
         report.print_json({**report.results_json(results), "records": records, **best})
     else:
-        shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
-        print_results(*shown, *results.problems(), *chosen)
+        shown = [f"{fill(_headline(part))}\n\n{part.tables()}".strip() for part in results.parts()]
+        print_results(*shown, *map(fill, results.problems()), *chosen)
     return 0 if results.ok or not planned.plan.cells else 1
 
 
