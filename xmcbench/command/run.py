@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
 from xmcbench.command.terminal import print_results
-from xmcbench.output.layout import fill
 from xmcbench.errors import UsageError
+from xmcbench.output.layout import fill
 
 if TYPE_CHECKING:
     from xmcbench.results import Results
