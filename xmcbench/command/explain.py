@@ -36,7 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Select, test and print. The exit code does not depend on the difference."""
     from xmcbench.analysis.explain import explain
-    from xmcbench.analysis.explanation import write_page
+    from xmcbench.analysis.explanation_page import write_page
     from xmcbench.command import report
 
     if arguments.html:
