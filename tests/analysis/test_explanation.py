@@ -16,7 +16,7 @@ from xmcbench.analysis import attributes
 from xmcbench.analysis.attributes import common_words, shared_words, words
 from xmcbench.analysis.explain import explain
 from xmcbench.analysis.explanation import Moved, TrueLabel, _block
-from xmcbench.analysis.explanation_page import page
+from xmcbench.analysis.explanation_page import _tell_apart, page
 from xmcbench.comparison import compare
 from xmcbench.errors import UnknownName
 from xmcbench.metrics import TruePairs
@@ -190,6 +190,11 @@ def test_a_page_names_the_rows_and_a_terminal_has_letters(board):
 
 def test_a_page_about_rows_of_one_name_has_letters(board):
     assert "P@1: A 36.27, B 36.27, A - B +0.00" in page(explain_rows("bm25", "bm25", runs=board))
+
+
+def test_rows_have_the_shortest_names_that_differ():
+    assert _tell_apart(("MACLR", "ICT"), ("MACLR (quick)", "ICT (quick)")) == ("MACLR", "ICT")
+    assert _tell_apart(("TF-IDF", "TF-IDF"), ("TF-IDF", "TF-IDF (pecos)")) == ("TF-IDF", "TF-IDF (pecos)")
 
 
 def test_shared_words_and_hits_are_marked_and_rankings_stand_side_by_side(board):

@@ -36,8 +36,9 @@ def page(explanation: Explanation) -> str:
     """Return the page: the same as in a terminal, with the texts in full and the rows by their names."""
     comparison = explanation.comparison
     records = [row.records[0] for row in (comparison.first, comparison.second)]
-    names = _tell_apart([record.method.title for record in records], [record.name for record in records])
-    title = f"{explanation.metric}: {records[0].name} and {records[1].name}"
+    whole = [record.name for record in records]
+    names = _tell_apart([record.method.title for record in records], whole)
+    title = f"{explanation.metric}: {' and '.join(whole)}"
     body = [document.heading(1, title), *map(document.paragraph, explanation.facts(names))]
     if explanation.slices:
         number = len(explanation.slices)
