@@ -173,14 +173,18 @@ def test_a_page_is_inert(board):
 
 def test_a_page_names_the_rows_and_a_terminal_has_letters(board):
     found = explain_rows("bm25", "tfidf:", runs=board, instances=1)
-    made = page(found)
+    (record,) = found.comparison.first.records
+    quick = msgspec.structs.replace(record, method=msgspec.structs.replace(record.method, variant="quick"))
+    first = replace(found.comparison.first, records=(quick,))
+    made = page(replace(found, comparison=replace(found.comparison, first=first)))
+    assert "<h1>P@1: BM25 (quick) and TF-IDF</h1>" in made
     assert re.findall("<h2>(.*?)</h2>", made) == [
         "Slices",
         "Instances on which BM25 is better",
         "Instances on which TF-IDF is better",
     ]
     assert re.search(r"<h3>[^<]*: BM25 100\.0, TF-IDF 0\.0</h3>", made)
-    assert "BM25, LF-Debian-20K, zero-shot (no pairs), seed 0<br>TF-IDF, LF-Debian-20K" in made
+    assert "BM25: BM25 (quick), LF-Debian-20K, zero-shot (no pairs), seed 0<br>TF-IDF, LF-Debian-20K" in made
     assert re.search(r"P@1: BM25 \S+, TF-IDF \S+, BM25 - TF-IDF -1\.09", made)
     assert '<th scope="col">BM25 - TF-IDF</th>' in made
     assert "rank in BM25 1, in TF-IDF" in made

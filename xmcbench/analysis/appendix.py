@@ -1,4 +1,4 @@
-"""What the appendix of a paper needs: commands, environments and references of records, and an archive of them."""
+"""Files for the appendix of a paper: commands, environments and references of records, and an archive of them."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     table.add_argument("--decimals", type=int, choices=(0, 1, 2), default=1, help="default: %(default)s")
     table.add_argument("--spread", action="store_true", help="with the half-width of the interval of each figure")
     flags.add_plugin(table)
-    paper = verbs.add_parser("paper", help="what an appendix needs: commands, environments, references, records")
+    paper = verbs.add_parser("paper", help="files for an appendix: commands, environments, references, records")
     paper.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     flags.add_plugin(paper)
     paper.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
