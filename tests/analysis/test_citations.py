@@ -1,6 +1,8 @@
 """`xmcbench cite`: the entries that come with xmcbench agree with the rest of it, and what was used is cited."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import msgspec
@@ -66,6 +68,29 @@ def test_publications_with_figures_are_cited_as_there():
     assert shared
     for source in shared:
         assert entries[source.key] == source.bibtex
+
+
+@pytest.mark.skipif(shutil.which("bibtex") is None, reason="no bibtex: apt-get install texlive-binaries")
+def test_bibtex_takes_every_entry(tmp_path):
+    every = cite([*(entry.name for entry in Registry()), *(listing.slug for listing in known_datasets())])
+    (tmp_path / "all.bib").write_text(str(every))
+    (tmp_path / "paper.aux").write_text("\\citation{*}\n\\bibstyle{plain}\n\\bibdata{all}\n")
+    ended = subprocess.run(["bibtex", "paper"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, "arning" in ended.stdout) == (0, False), ended.stdout
+    assert (tmp_path / "paper.bbl").read_text().count("\\bibitem") == len(every.references) > len(REFERENCES)
+
+
+def test_a_card_is_cited_without_commands_of_latex(tmp_path, monkeypatch):
+    (tmp_path / "odd").mkdir()
+    card = (
+        'name = "Odd_1"\nslug = "odd"\nsource = "100% of {it}"\nrelease = "2"\nhomepage = "https://example.org/a }b"\n'
+    )
+    (tmp_path / "odd" / "card.toml").write_text(card)
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path))
+    _, entry = cite(["odd"]).references
+    assert field(entry, "title") == r"{Odd\_1}"
+    assert field(entry, "note") == r"100\% of \{it\}; 2"
+    assert field(entry, "howpublished") == r"\url{https://example.org/a%20%7Db}"
 
 
 def test_without_results_xmcbench_alone_is_cited(inside):

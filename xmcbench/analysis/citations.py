@@ -133,6 +133,8 @@ def _by_card(listing: Listing | None) -> list[Reference]:
         return []
     address = quote(card.homepage, safe=":/?#[]@!$&'()*+,;=%~")
     origin = latex("; ".join(filter(None, [card.source, card.release])))
-    lines = [f"  title = {{{{{latex(card.name)}}}}},", f"  howpublished = {{\\url{{{address}}}}},"]
+    # Without an author, the key says where the entry stands in the list.
+    lines = [f"  key = {{{latex(card.name)}}},", f"  title = {{{{{latex(card.name)}}}}},"]
+    lines += [f"  howpublished = {{\\url{{{address}}}}},"]
     lines += [f"  note = {{{origin}}},"] if origin else []
     return [Reference(card.slug, "\n".join([f"@misc{{{card.slug},", *lines, "}"]), frozenset())]
