@@ -3,10 +3,13 @@
 import ast
 import re
 import shlex
+import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 
 from xmcbench import Artifacts, load_dataset
 from xmcbench.arguments import make_grids
@@ -114,7 +117,59 @@ def commands():
         for line in "\n".join([*fenced, *indented]).splitlines():
             found = re.search(rf"(?:^|\s)xmcbench ((?:{'|'.join(VERBS)})\b.*)", line)
             if found:
-                yield pytest.param(page, found[1], id=f"{page.name}: {found[1][:60]}")
+                command = found[1].partition(" > ")[0]
+                yield pytest.param(page, command, id=f"{page.name}: {command[:60]}")
+
+
+#: Commands that read results or plan cells, by their first words. With --dry-run the latter take a second.
+READING = re.compile(r"(cite|clean|compare|data info|doctor|explain|export (paper|qrels|table)|ls|power|rank)\b")
+PLANNING = re.compile(r"(ablation|curve|run)\b")
+#: Parts of commands about data, models, methods and machines that only the reader has.
+ABSENT = re.compile(
+    r"path/|papers\.csv|hf:|my-|lf-amazon|-dev|--dataset big|--plugin|--config|--on ray|--preset scratch|--processes"
+)
+#: A line that cannot be wrapped: a command, and one that ends in a digest.
+WHOLE = re.compile(r" *xmcbench .*|.*\b[0-9a-f]{64}")
+
+
+def short_commands():
+    """Every command that takes seconds on a checkout, once; those of the tutorial have a test of their own."""
+    found = {}
+    for page, command in (given.values for given in commands()):
+        if page.name == "tutorial.md" or ABSENT.search(command):
+            continue
+        words = shlex.split(command, comments=True)
+        if PLANNING.match(command):
+            found[(*words, "--dry-run") if "--dry-run" not in words else (*words,)] = ()
+        elif READING.match(command):
+            found[(*words,)] = (pytest.mark.slow,) if words[:2] == ["power", "--detect"] else ()
+    return [pytest.param(words, id=" ".join(words), marks=marks) for words, marks in found.items()]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """The results of the board by the name that pages give their folder: `runs` has those on the default dataset."""
+    folder, board = tmp_path_factory.mktemp("results"), DOCS.parent / "leaderboards"
+    for kind in ("records", "ranks", "truth"):
+        shutil.copytree(board / kind, folder / "leaderboards" / kind)
+        if kind != "truth":
+            shutil.copytree(board / kind / "lf-debian-2k", folder / "runs" / kind / "lf-debian-2k")
+    shutil.copytree(board / "truth", folder / "runs" / "truth")
+    return {"leaderboards": folder / "leaderboards", "paper": folder / "leaderboards", "runs": folder / "runs"}
+
+
+@pytest.mark.parametrize("words", short_commands())
+def test_a_command_runs_and_fits_a_terminal(inside, results, tmp_path, monkeypatch, words):
+    for name, folder in results.items():
+        (tmp_path / name).symlink_to(folder)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    ended = inside(*words)
+    assert ended.returncode == 0, ended.stderr
+    if words[0] != "cite":  # which is for a file
+        lines = [line for line in ended.stdout.splitlines() if not WHOLE.fullmatch(line)]
+        assert [line for line in lines if cell_len(line) > 80] == []
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -14,7 +15,8 @@ from xmcbench import load_dataset
 from xmcbench.analysis import attributes
 from xmcbench.analysis.attributes import common_words, shared_words, words
 from xmcbench.analysis.explain import explain
-from xmcbench.analysis.explanation import Moved, TrueLabel, _block, page
+from xmcbench.analysis.explanation import Moved, TrueLabel, _block
+from xmcbench.analysis.explanation_page import _tell_apart, page
 from xmcbench.comparison import compare
 from xmcbench.errors import UnknownName
 from xmcbench.metrics import TruePairs
@@ -100,7 +102,7 @@ def test_the_command_gives_text_json_and_a_page(inside, board, tmp_path):
     assert document["overall"]["delta"] == pytest.approx(-0.0109, abs=0.0001)
     assert len(document["better"]) == len(document["worse"]) == 3
     assert [*document["problems"]] == ["first", "second"]
-    shown = html.unescape(page.read_text())
+    shown = re.sub("</?mark>", "", html.unescape(page.read_text()))
     assert document["found"][0] in shown
     assert document["better"][0]["text"].split("\t")[0] in shown
     again = inside(*command, "--html", page)
@@ -167,6 +169,58 @@ def test_a_page_is_inert(board):
     assert "<script" not in made
     assert "\u202e" not in made
     assert "&amp;lt;" in made
+
+
+def test_a_page_names_the_rows_and_a_terminal_has_letters(board):
+    found = explain_rows("bm25", "tfidf:", runs=board, instances=1)
+    (record,) = found.comparison.first.records
+    quick = msgspec.structs.replace(record, method=msgspec.structs.replace(record.method, variant="quick"))
+    first = replace(found.comparison.first, records=(quick,))
+    made = page(replace(found, comparison=replace(found.comparison, first=first)))
+    assert "<h1>P@1: BM25 (quick) and TF-IDF</h1>" in made
+    assert re.findall("<h2>(.*?)</h2>", made) == [
+        "Slices",
+        "Instances on which BM25 is better",
+        "Instances on which TF-IDF is better",
+    ]
+    assert re.search(r"<h3>[^<]*: BM25 100\.0, TF-IDF 0\.0</h3>", made)
+    assert "BM25: BM25 (quick), LF-Debian-20K, zero-shot (no pairs), seed 0<br>TF-IDF, LF-Debian-20K" in made
+    assert re.search(r"P@1: BM25 \S+, TF-IDF \S+, BM25 - TF-IDF -1\.09", made)
+    assert '<th scope="col">BM25 - TF-IDF</th>' in made
+    assert "rank in BM25 1, in TF-IDF" in made
+    assert not re.search(r"\b[AB] (is better|- B|\d)|in A\b|of [AB]\b", made)
+    assert re.search(r"A \S+, B \S+, A - B -1\.09", str(found))
+
+
+def test_a_page_about_rows_of_one_name_has_letters(board):
+    assert "P@1: A 36.27, B 36.27, A - B +0.00" in page(explain_rows("bm25", "bm25", runs=board))
+
+
+def test_rows_have_the_shortest_names_that_differ():
+    assert _tell_apart(("MACLR", "ICT"), ("MACLR (quick)", "ICT (quick)")) == ("MACLR", "ICT")
+    assert _tell_apart(("TF-IDF", "TF-IDF"), ("TF-IDF", "TF-IDF (pecos)")) == ("TF-IDF", "TF-IDF (pecos)")
+
+
+def test_shared_words_and_hits_are_marked_and_rankings_stand_side_by_side(board):
+    found = explain_rows("bm25", "tfidf:", runs=board, instances=1)
+    labels = (
+        TrueLabel(3, "A web Server", 1, None, (2, 9), (0, 1), ("server", "web")),
+        TrueLabel(4, "an e-mail client", 1, None, (6, 1), (50, 1), ()),
+    )
+    moved = replace(found.better[0], text="Web servers & server\tfor webs", labels=labels)
+    moved = replace(moved, rankings=(("A web browser", "A web Server"), ("A web Server", "other")))
+    made = page(replace(found, better=(moved,), worse=()))
+    assert "<bdi><mark>Web</mark> servers &amp; <mark>server</mark> for webs</bdi>" in made
+    true, first, second = re.findall(r"<[uo]l>(.*?)</[uo]l>", made)
+    hit = '<li><span class="hit">\u2713 <bdi>{}</bdi></span>'
+    assert true.startswith(hit.format("A <mark>web</mark> <mark>Server</mark>"))
+    assert "<li><bdi>an e-mail client</bdi> <small>rank in BM25 6/1, in TF-IDF 50/1" in true
+    # A label of the same text as a true one is a hit where the rank of that one says so.
+    assert first == "<li><bdi>A web browser</bdi></li>" + hit.format("A web Server") + "</li>"
+    assert second == "<li><bdi>A web Server</bdi></li><li><bdi>other</bdi></li>"
+    assert re.search(
+        r'<div class="pair"><div><p>First predictions of BM25:</p><ol>.*</ol></div><div><p>First pred', made
+    )
 
 
 def test_groups_are_of_consecutive_values_and_hold_every_instance():

@@ -2,8 +2,10 @@
 
 import csv
 import gzip
+import hashlib
 import json
 import math
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -108,6 +110,49 @@ def test_what_cannot_be_exported_is_refused(inside, runs, tiny):
     ):
         ended = inside("score", *words)
         assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+
+
+def test_an_appendix_names_commands_machines_and_references(inside, tmp_path):
+    shutil.copytree(BOARD / "records" / "lf-debian-2k", tmp_path / "runs" / "records" / "lf-debian-2k")
+    ended = inside("export", "paper", "--out", "appendix")
+    names = ("commands.txt", "environment.txt", "references.bib", "records.zip")
+    assert (ended.returncode, ended.stdout.splitlines()) == (0, [f"appendix/{name}" for name in names])
+    records = [record for record in Store(tmp_path / "runs").records() if record.ok]
+    lines = Path("appendix/commands.txt").read_text().splitlines()
+    assert {line for line in lines if line and line[0] != "#"} == {
+        f"xmcbench reproduce {record.key[:12]} --runs runs" for record in records
+    }
+    assert "# TF-IDF, LF-Debian-2K, few-shot, 1% of the labels, seed 0" in lines
+    told = Path("appendix/environment.txt").read_text()
+    hardware, packages = records[0].environment.hardware, records[0].environment.packages
+    assert f"  {hardware.kind}, {hardware.system}: " in told
+    assert f"numpy\n  {packages['numpy']}: " in told
+    assert re.search(r"^xmcbench\n(  \S.*: [\d,]+ records?\n)+\nmachines\n", told)
+    assert Path("appendix/references.bib").read_text() == inside("cite").stdout
+    again = inside("export", "paper", "--out", "appendix")
+    assert (again.returncode, "appendix already exists" in again.stderr) == (2, True)
+    assert inside("export", "paper", "--out", "appendix", "--force").returncode == 0
+
+
+def test_the_records_of_an_appendix_are_those_of_the_runs_folder(inside, runs, tiny, tmp_path):
+    (runs / "records" / "notes.txt").write_text("private")
+    assert inside("export", "paper", "--out", "appendix").returncode == 0
+    shutil.unpack_archive("appendix/records.zip", "unpacked")
+    there = tmp_path / "unpacked" / "runs"
+    sums = dict(line.split("  ")[::-1] for line in (there / "SHA256SUMS").read_text().splitlines())
+    files = {path.relative_to(there).as_posix(): path for path in there.rglob("*") if path.is_file()}
+    assert sums == {
+        name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items() if name != "SHA256SUMS"
+    }
+    assert {name.partition("/")[0] for name in sums} == {"records", "ranks", "truth"}
+    assert not [name for name in sums if name.endswith(".txt")]
+    (command,) = [
+        line for line in Path("appendix/commands.txt").read_text().splitlines() if line.startswith("xmcbench")
+    ]
+    shutil.rmtree(runs)
+    shutil.move(there, runs)
+    ended = inside(*command.split()[1:], "--dataset", tiny)
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
 
 
 def alter_ranks(runs, hits, processor=None):

@@ -27,6 +27,7 @@ def test_what_is_written_has_the_mode_that_the_umask_says(xmcbench, inside, own_
         ("export", "records", "--out", "out/records.csv"),
         ("export", "run", "tfidf", "--dataset", tiny, "--out", "out/run.txt"),
         ("export", "qrels", "--dataset", tiny, "--out", "out/qrels.txt"),
+        ("export", "paper", "--out", "out/appendix"),
         ("data", "export", tiny, "--format", "csv", "--out", "out/exported"),
         ("data", "import", tiny, "--out", "out/imported"),
         ("data", "audit", tiny, "--html", "out/audit.html"),

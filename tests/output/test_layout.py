@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from xmcbench.output.layout import _pieces, format_table, in_markdown, limit_in_pipes
+from xmcbench.output.layout import _pieces, fill, format_table, in_markdown, limit_in_pipes
 
 HEADS = ["Method", "P@1", "P@3", "R@100"]
 LINES = [
@@ -121,3 +121,24 @@ def test_lines_of_ascii_end_where_those_of_any_text_do(text):
     wide = [piece.replace("\u00e9", "a") for piece in _pieces(text.replace("a", "\u00e9"))]
     assert [*_pieces(text)] == wide
     assert "".join(wide) == text
+
+
+TEXT = "Two rows differ:\n  in a slice of the instances\n\n  xmcbench compare tfidf bm25 --setting ez"
+
+
+@pytest.fixture
+def narrow_terminal(monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "24")
+
+
+@pytest.mark.usefixtures("narrow_terminal")
+def test_a_paragraph_is_wrapped_at_words_and_a_command_is_not():
+    expected = ["Two rows differ:", "  in a slice of the", "  instances", "", TEXT.splitlines()[-1]]
+    assert fill(TEXT).split("\n") == expected
+    assert fill("  name  a long description of it", hang=6) == "  name  a long description\n        of it"
+
+
+def test_a_paragraph_in_a_pipe_stays_as_it_is():
+    with limit_in_pipes(24):
+        assert fill(TEXT) == TEXT

@@ -4,10 +4,13 @@ Run by `tox -e site`. Elsewhere these tests are skipped, unless playwright, axe-
 """
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from xmcbench.analysis.explain import explain
+from xmcbench.analysis.explanation_page import write_page
 from xmcbench.comparison import compare
 from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.overall import read_list
@@ -272,3 +275,22 @@ def test_the_time_that_the_largest_page_takes_is_printed(opened, site):
     timing = page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
     print(f"{largest}: {timing:.0f} ms")
     assert timing > 0
+
+
+@pytest.mark.parametrize(("width", "scheme", "columns"), [(1280, "light", 2), (400, "dark", 1)])
+def test_an_explanation_can_be_read(browser, tmp_path, width, scheme, columns):
+    """The page of `xmcbench explain`: rankings stand side by side, and below each other on a phone."""
+    rows = compare("bm25", "tfidf:", dataset="lf-debian-20k", setting="ez", runs=BOARD)
+    found = explain(rows, instances=2)
+    ranking = ("a label with a name of ten words that is long",) * 5
+    better = tuple(replace(moved, rankings=(ranking, ranking)) for moved in found.better)
+    write_page(replace(found, better=better), tmp_path / "page.html")
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True)
+    page = context.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    assert axe.Axe().run(page, options={"resultTypes": ["violations"]})["violations"] == []
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= width
+    lists = page.eval_on_selector_all(".pair ol", "all => all.map(list => list.getBoundingClientRect().left)")
+    assert len(lists) == 4
+    assert len({*lists[:2]}) == columns
+    context.close()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: The most groups of one attribute, of about equal size.
 _GROUPS = 10
 #: A word: letters and digits, at least two.
-_WORD = re.compile(r"[^\W_]{2,}")
+WORD = re.compile(r"[^\W_]{2,}")
 #: A word in more than this share of the label texts, such as "the", says nothing about any of them.
 _COMMON = 0.02
 #: Of fewer labels no word is common.
@@ -91,7 +91,7 @@ def of_texts(truth: Truth, instances: Texts, labels: Texts, common: frozenset[st
 
 def words(text: str) -> frozenset[str]:
     """Return the words of a text, in lower case."""
-    return frozenset(_WORD.findall(text.casefold()))
+    return frozenset(WORD.findall(text.casefold()))
 
 
 def common_words(texts: Iterable[str]) -> frozenset[str]:

@@ -1,26 +1,23 @@
-"""An explanation: slices of instances in which two rows differ, and the instances that moved most; as text and page."""
+"""An explanation: slices of instances in which two rows differ, and the instances that moved most; as text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from xmcbench.comparison import LEVEL, Comparison, describe_row
 from xmcbench.metrics import protocol
 from xmcbench.metrics.slices import LEAST_ROWS, Contrast
-from xmcbench.output import document
-from xmcbench.output.escaping import html
 from xmcbench.output.layout import format_table
 from xmcbench.output.quantities import format_count
-from xmcbench.storage.atomic import write_text
 
 #: Slices shown in a terminal and on a page; all of them are in the JSON document.
-_SHOWN_SLICES = 12
-_HEADS = ("Slice", "instances", "A - B", "elsewhere", "p", "p (Holm)")
+SHOWN_SLICES = 12
 #: True labels of an instance shown in a terminal.
 _SHOWN_LABELS = 6
+#: The names of the rows in a terminal.
+LETTERS = ("A", "B")
 
 
 @dataclass(frozen=True)
@@ -97,16 +94,19 @@ class Explanation:
             "note": self.note,
         }
 
-    def facts(self) -> list[str]:
+    def facts(self, names: tuple[str, str] = LETTERS) -> list[str]:
         """Return the two rows, the overall difference and the verdict on slices, a paragraph each."""
         whole = self.comparison.differences[self.metric]
-        rows = zip("AB", (self.comparison.first, self.comparison.second), self.comparison.problems, strict=True)
-        parts = ["\n".join(describe_row(*row) for row in rows)]
+        first, second = names
+        rows = zip(names, (self.comparison.first, self.comparison.second), self.comparison.problems, strict=True)
+        # A row by its whole name needs no other one before it.
+        described = (describe_row(*row).removeprefix(f"{row[1].records[0].name}: ") for row in rows)
+        parts = ["\n".join(described)]
         interval = f"95% interval {100 * whole.low:+.2f} to {100 * whole.high:+.2f}, p {whole.p:.4f}"
         parts.append(
-            f"{self.metric}: A {100 * whole.first:.2f}, B {100 * whole.second:.2f}, A - B {100 * whole.delta:+.2f} "
-            f"({interval}) over {self.comparison.instances:,} test instances; filter {self.comparison.filter}, metric "
-            f"protocol {protocol.VERSION}."
+            f"{self.metric}: {first} {100 * whole.first:.2f}, {second} {100 * whole.second:.2f}, "
+            f"{first} - {second} {100 * whole.delta:+.2f} ({interval}) over {self.comparison.instances:,} test "
+            f"instances; filter {self.comparison.filter}, metric protocol {protocol.VERSION}."
         )
         if self.found:
             verdict = f"Slices that differ significantly from the other instances: {'; '.join(self.found)}."
@@ -120,10 +120,14 @@ class Explanation:
         parts.append(f"{verdict} ({about}.)" if self.slices else verdict)
         return [*parts, *([self.note] if self.note else [])]
 
+    def slice_heads(self, names: tuple[str, str] = LETTERS) -> list[str]:
+        """Return the heads of the columns of ``slice_lines``."""
+        return ["Slice", "instances", " - ".join(names), "elsewhere", "p", "p (Holm)"]
+
     def slice_lines(self) -> list[list[str]]:
         """Return the clearest slices as texts, in points."""
         lines = []
-        for name, contrast in [*self.slices.items()][:_SHOWN_SLICES]:
+        for name, contrast in [*self.slices.items()][:SHOWN_SLICES]:
             differences = [f"{100 * difference:+.2f}" for difference in (contrast.inside, contrast.outside)]
             lines.append([name, f"{contrast.rows:,}", *differences, f"{contrast.p:.4f}", f"{contrast.adjusted:.4f}"])
         return lines
@@ -132,7 +136,8 @@ class Explanation:
         """The facts, the clearest slices, and the instances that moved most."""
         parts = self.facts()
         if self.slices:
-            parts.append(format_table(self.slice_lines(), _HEADS, ("left", *["right"] * (len(_HEADS) - 1))))
+            heads = self.slice_heads()
+            parts.append(format_table(self.slice_lines(), heads, ("left", *["right"] * (len(heads) - 1))))
         for head, moved in (("A is better", self.better), ("B is better", self.worse)):
             if moved:
                 parts.append("\n\n".join([f"Instances on which {head}, by {self.metric}:", *map(_block, moved)]))
@@ -148,7 +153,7 @@ def _block(moved: Moved) -> str:
     shown = sorted(moved.labels, key=lambda label: -abs(_reciprocal(label.first) - _reciprocal(label.second)))
     for label in shown[:_SHOWN_LABELS]:
         lines.append(
-            f"    true: {_shorten(label.text, 80) or f'label {label.label}'} ({', '.join(_label_facts(label))})"
+            f"    true: {_shorten(label.text, 80) or f'label {label.label}'} ({', '.join(label_facts(label))})"
         )
     if len(shown) > _SHOWN_LABELS:
         lines.append(f"    and {format_count(len(shown) - _SHOWN_LABELS, 'other true label')}")
@@ -158,9 +163,9 @@ def _block(moved: Moved) -> str:
     return "\n".join(lines)
 
 
-def _label_facts(label: TrueLabel) -> list[str]:
+def label_facts(label: TrueLabel, names: tuple[str, str] = LETTERS) -> list[str]:
     """Return the facts about a true label, in words."""
-    facts = [f"rank in A {_format_ranks(label.first)}, in B {_format_ranks(label.second)}"]
+    facts = [f"rank in {names[0]} {_format_ranks(label.first)}, in {names[1]} {_format_ranks(label.second)}"]
     known = {None: "", True: ", seen", False: ", unseen"}[label.seen]
     facts.append(f"{format_count(label.frequency, 'training pair')}{known}")
     if label.shared is not None:
@@ -179,43 +184,3 @@ def _format_ranks(ranks: Sequence[int]) -> str:
 def _shorten(text: str, length: int) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= length else f"{flat[: length - 4].rstrip()} ..."
-
-
-def write_page(explanation: Explanation, path: Path) -> None:
-    """Write the page. Raises StorageError."""
-    write_text(path, page(explanation))
-
-
-def page(explanation: Explanation) -> str:
-    """Return the page: the same as in a terminal, with the texts in full."""
-    comparison = explanation.comparison
-    names = [row.records[0].name for row in (comparison.first, comparison.second)]
-    title = f"{explanation.metric}: {names[0]} and {names[1]}"
-    body = [document.heading(1, title), *map(document.paragraph, explanation.facts())]
-    if explanation.slices:
-        number = len(explanation.slices)
-        caption = f"Differences A - B of {explanation.metric} in points, inside each slice and elsewhere."
-        if number > _SHOWN_SLICES:
-            caption += f" The {_SHOWN_SLICES} clearest of {number} slices."
-        body += [document.heading(2, "Slices"), document.table(caption, _HEADS, explanation.slice_lines())]
-    for head, moved in (("A is better", explanation.better), ("B is better", explanation.worse)):
-        if moved:
-            body += [document.heading(2, f"Instances on which {head}"), *map(_article, moved)]
-    return document.page(title, [document.section("main", ["\n".join(body)])], mark="generated by `xmcbench explain`")
-
-
-def _article(moved: Moved) -> str:
-    parts = [document.heading(3, f"{moved.uid}: A {100 * moved.first:.1f}, B {100 * moved.second:.1f}")]
-    if moved.text:
-        parts.append(f"<p><bdi>{html(moved.text)}</bdi></p>")
-    true = [
-        f"<li><bdi>{html(label.text or f'label {label.label}')}</bdi> "
-        f"<small>{html(', '.join(_label_facts(label)))}</small></li>"
-        for label in moved.labels
-    ]
-    parts.append(f"<p>True labels:</p><ul>{''.join(true)}</ul>")
-    for letter, ranking in zip("AB", moved.rankings, strict=True):
-        if ranking is not None:
-            listed = "".join(f"<li><bdi>{html(title)}</bdi></li>" for title in ranking)
-            parts.append(f"<p>First predictions of {letter}:</p><ol>{listed}</ol>")
-    return document.section("article", parts)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from xmcbench.records import Record, Store
 
 
+#: How many labels the first ones of a ranking are.
+FIRST = 5
+
+
 def load_stored(record: Record, store: Store) -> TopK | None:
     """Load the predictions of a record; None where the runs folder does not hold them.
 
@@ -30,7 +34,7 @@ def load_stored(record: Record, store: Store) -> TopK | None:
 
 
 def first_labels(
-    record: Record, store: Store, dataset: Dataset, row: int, filter_name: str, k: int = 5
+    record: Record, store: Store, dataset: Dataset, row: int, filter_name: str, k: int = FIRST
 ) -> tuple[str, ...] | None:
     """Return the texts of the first k labels that a record predicts for a test row, under a filter.
 

@@ -18,6 +18,7 @@ import argparse
 import json
 
 from xmcbench.command import flags, request
+from xmcbench.output.layout import fill
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -33,5 +34,5 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
 
     found = request.comparison(arguments, arguments.force)
-    print(json.dumps(found.as_json(), indent=1, sort_keys=True) if arguments.json else found)
+    print(json.dumps(found.as_json(), indent=1, sort_keys=True) if arguments.json else fill(str(found)))
     return max(report.warn_left_out(store) for store in {found.first.store, found.second.store})

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from xmcbench.command import flags, request
 from xmcbench.errors import UsageError
+from xmcbench.output.layout import fill
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0 if drawn and results.ok else 1
     for made in drawn:
         points = table(made)
-        print(f"{points.caption}\n")
+        print(fill(f"{points.caption}\n"))
         print(plain(points), *(f"missing: {point}" for point in made.missing), "", sep="\n")
     if not drawn:
         print("no results to draw")

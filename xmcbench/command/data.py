@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from xmcbench.command import flags, request
+from xmcbench.output.layout import fill
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -171,9 +172,9 @@ def _info(arguments: argparse.Namespace) -> int:
     for name, value in {**about, **facts}.items():
         shown = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
         if shown:
-            print(f"{name.replace('_', ' '):42}{shown}")
+            print(fill(f"{name.replace('_', ' '):42}{shown}", hang=42))
     for line in warnings:
-        print(f"warning: {line}")
+        print(fill(f"warning: {line}"))
     return 0
 
 

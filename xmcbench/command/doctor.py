@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from xmcbench.command import flags, request
+from xmcbench.output.layout import fill
 from xmcbench.output.quantities import format_count
 
 #: Values that the hub's client takes for true.
@@ -67,12 +68,12 @@ def run(arguments: argparse.Namespace) -> int:
         if isinstance(facts, dict):
             print(title)
             for name, fact in facts.items():
-                print(f"  {name:24}{_format(fact)}")
+                print(fill(f"  {name:24}{_format(fact)}", hang=24))
         elif title != "broken":
             print(f"{title}\n  {facts}")
-    print("\n".join(["broken", *(f"  {line}" for line in broken)]) if broken else "nothing is broken")
+    print(fill("\n".join(["broken", *(f"  {line}" for line in broken)])) if broken else "nothing is broken")
     if missing := [name for name, found in methods.items() if found.startswith("missing")]:
-        print(f"{format_count(len(missing), 'method')} cannot run: {', '.join(missing)} (see methods above)")
+        print(fill(f"{format_count(len(missing), 'method')} cannot run: {', '.join(missing)} (see methods above)"))
     return 1 if broken else 0
 
 

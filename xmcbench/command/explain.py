@@ -17,6 +17,7 @@ import json
 from pathlib import Path
 
 from xmcbench.command import flags, request
+from xmcbench.output.layout import fill
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -35,14 +36,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Select, test and print. The exit code does not depend on the difference."""
     from xmcbench.analysis.explain import explain
-    from xmcbench.analysis.explanation import write_page
+    from xmcbench.analysis.explanation_page import write_page
     from xmcbench.command import report
 
     if arguments.html:
         report.check_new(arguments.html, arguments.force)
     comparison = request.comparison(arguments)
     found = explain(comparison, arguments.metric, arguments.instances, request.place(arguments))
-    print(json.dumps(found.as_json(), indent=1) if arguments.json else found)
+    print(json.dumps(found.as_json(), indent=1) if arguments.json else fill(str(found)))
     if arguments.html:
         write_page(found, arguments.html)
     return max(report.warn_left_out(store) for store in {comparison.first.store, comparison.second.store})

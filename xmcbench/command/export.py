@@ -3,6 +3,7 @@
   xmcbench export records --out results.parquet            a line per cell; or results.csv
   xmcbench export table --setting ez --metric P@1,R@100 --out table.tex
                                                            methods x datasets, for LaTeX with booktabs and siunitx
+  xmcbench export paper --runs paper --out appendix        commands, environments, references, and the records
   xmcbench export mlflow --to mlruns                       runs of MLflow: a folder, or the address of a server
   xmcbench export run tfidf --setting ez --out run.txt     stored predictions as a run of trec_eval
   xmcbench export qrels --dataset lf-debian-2k --out qrels.txt
@@ -43,6 +44,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     table.add_argument("--decimals", type=int, choices=(0, 1, 2), default=1, help="default: %(default)s")
     table.add_argument("--spread", action="store_true", help="with the half-width of the interval of each figure")
     flags.add_plugin(table)
+    paper = verbs.add_parser("paper", help="files for an appendix: commands, environments, references, records")
+    paper.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    flags.add_plugin(paper)
+    paper.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    paper.add_argument("--force", action="store_true", help="replace files in FOLDER")
     tracked = verbs.add_parser("mlflow", help="records, as runs of MLflow (needs xmcbench[mlflow])")
     tracked.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     tracked.add_argument("--to", required=True, metavar="URI", help="tracking server, or a folder")
@@ -65,7 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "mlflow":
         return _mlflow(arguments)
     report.check_new(arguments.out, arguments.force)
-    return {"records": _records, "table": _table, "run": _run, "qrels": _qrels}[arguments.action](arguments)
+    actions = {"records": _records, "table": _table, "paper": _paper, "run": _run, "qrels": _qrels}
+    return actions[arguments.action](arguments)
 
 
 def _records(arguments: argparse.Namespace) -> int:
@@ -95,6 +102,21 @@ def _table(arguments: argparse.Namespace) -> int:
     made = paper_table(records, setting, arguments.metric, context, arguments.dataset, arguments.methods)
     write_text(arguments.out, latex(made, arguments.decimals, arguments.spread))
     print(f"{format_count(len(made.rows), 'row')} in {arguments.out}")
+    return report.warn_left_out(store)
+
+
+def _paper(arguments: argparse.Namespace) -> int:
+    from xmcbench.analysis.appendix import write_appendix
+    from xmcbench.analysis.citations import cite, list_used
+    from xmcbench.command import report
+    from xmcbench.command.cite import note_uncited
+
+    store, read = _read(arguments.runs)
+    records = [record for record in read if record.ok]
+    citations = cite(list_used(records, request.registry(arguments.plugin)), arguments.plugin)
+    for path in write_appendix(store, records, citations, arguments.out):
+        print(path)
+    note_uncited(citations.missing)
     return report.warn_left_out(store)
 
 

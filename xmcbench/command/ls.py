@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.command import flags, request
+from xmcbench.output.layout import fill
 
 if TYPE_CHECKING:
     from xmcbench.parameters import Parameter
@@ -151,11 +152,11 @@ def _method(arguments: argparse.Namespace) -> int:
         print(json.dumps(document, indent=1, sort_keys=True))
         return 0
     about = method.doc.partition("\n\n")[0]
-    print(f"{entry.name}: {entry.title}, pairs {method.supervision}, {entry.origin}\n\n{about}\n")
+    print(fill(f"{entry.name}: {entry.title}, pairs {method.supervision}, {entry.origin}\n\n{about}\n"))
     for name, parameter in declared.items():
         unit, default = parameter.unit and f"in {parameter.unit}", f"default {_default(parameter.default)}"
         facts = [parameter.type_name, parameter.range, unit, default]
-        print(f"{entry.name}.{name}: {', '.join(filter(None, facts))}")
+        print(fill(f"{entry.name}.{name}: {', '.join(filter(None, facts))}"))
         said = " ".join(filter(None, [parameter.doc.text, parameter.doc.source and f"[{parameter.doc.source}]"]))
         if said:
             print(_paragraph(said, "    ", "    "))
@@ -166,7 +167,7 @@ def _method(arguments: argparse.Namespace) -> int:
         ]
         print(f"\n{format_table(rows, ['preset', *presets])}")
         for preset, origin in method.choices.items():
-            print(f"\nValues of {preset} come from:\n{textwrap.indent(origin, '    ')}")
+            print(fill(f"\nValues of {preset} come from:\n{textwrap.indent(origin, '    ')}"))
     return 0
 
 

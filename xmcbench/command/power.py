@@ -13,6 +13,7 @@ import argparse
 import json
 
 from xmcbench.command import flags, request
+from xmcbench.output.layout import fill
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -41,5 +42,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps([needed.as_json() for needed in found], indent=1))
     else:
-        print(*found, sep="\n\n\n")
+        print(fill("\n\n\n".join(map(str, found))))
     return report.warn_left_out(store)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from xmcbench.errors import UsageError
 from xmcbench.experiment import Experiment, Run, Shown
 from xmcbench.output.escaping import terminal
-from xmcbench.output.layout import format_table
+from xmcbench.output.layout import fill, format_table
 from xmcbench.output.quantities import duration, format_count
 from xmcbench.records import Record, Staleness, Store, as_json
 from xmcbench.records.staleness import HINT
@@ -82,7 +82,7 @@ def dry_run(experiment: Experiment[Shown], as_json: bool = False) -> int:
             }
         )
     else:
-        print(_plan_table(planned, estimate), _summary(planned, estimate, jobs), sep="\n\n")
+        print(_plan_table(planned, estimate), fill(_summary(planned, estimate, jobs)), sep="\n\n")
     return 0
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from xmcbench.command import flags, request
 from xmcbench.command.leaderboard import BOARD
+from xmcbench.output.layout import fill
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -50,5 +51,5 @@ def run(arguments: argparse.Namespace) -> int:
         registry=request.registry(arguments.plugin),
         dataset=request.place(arguments),
     )
-    print(json.dumps(found.as_json(), indent=1) if arguments.json else found)
+    print(json.dumps(found.as_json(), indent=1) if arguments.json else fill(str(found)))
     return 0 if found.agrees else 1

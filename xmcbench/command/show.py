@@ -13,6 +13,7 @@ import argparse
 import json
 
 from xmcbench.command import flags, request
+from xmcbench.output.layout import fill
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -57,5 +58,5 @@ def run(arguments: argparse.Namespace) -> int:
         shown = prediction.show_text(
             arguments.method, arguments.text, place=place, registry=registry, conditions=conditions, k=arguments.k
         )
-    print(json.dumps(shown.as_json(), indent=1) if arguments.json else shown)
+    print(json.dumps(shown.as_json(), indent=1) if arguments.json else fill(str(shown)))
     return report.warn_left_out(store)

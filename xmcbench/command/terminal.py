@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from xmcbench.output.escaping import terminal
+from xmcbench.output.layout import fill
 
 #: Parts of a table of results: the best figure of a column with its mark, and the half-width of an interval.
 _BEST, _HALF_WIDTH = r"\b\d+\.\d+\*", r"±\d+\.\d+"
@@ -58,7 +59,7 @@ def print_results(*texts: object) -> None:
     There, the best figures are green and half-widths dim, but not if the variable NO_COLOR is set
     (https://no-color.org).
     """
-    shown = terminal("\n\n".join(filter(None, map(str, texts))))
+    shown = terminal(fill("\n\n".join(filter(None, map(str, texts)))))
     if not sys.stdout.isatty():
         print(shown)
         return
@@ -70,7 +71,7 @@ def print_results(*texts: object) -> None:
         text.highlight_regex(_BEST, "bold green")
         text.highlight_regex(_HALF_WIDTH, "dim")
     # The escape sequences of colors must not be spelled out, as those of names are.
-    Console(file=getattr(sys.stdout, "stream", sys.stdout)).print(text)
+    Console(file=getattr(sys.stdout, "stream", sys.stdout)).print(text, soft_wrap=True)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Tables of text: for a terminal, no wider than it is, and in Markdown."""
+"""Tables and paragraphs of text: for a terminal, no wider than it is, and tables in Markdown."""
 
 from __future__ import annotations
 
@@ -76,6 +76,27 @@ def in_markdown(lines: Sequence[Sequence[str]], heads: Sequence[str], left: Cont
     # Without padding: one long name would change every line.
     rules = [":--" if place in left else "--:" for place in range(len(heads))]
     return "\n".join(f"| {' | '.join(row)} |" for row in (heads, rules, *lines))
+
+
+def fill(text: str, hang: int = 0) -> str:
+    """Return a text whose lines fit the terminal that the standard output is; elsewhere the text as it is.
+
+    Lines are wrapped between words and keep their indentation. A line that is a command stays whole, to be copied.
+    hang: further indentation of what does not fit into the first line.
+    """
+    if not sys.stdout.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return "\n".join(part for line in text.split("\n") for part in _fold(line, width, hang))
+
+
+def _fold(line: str, width: int, hang: int) -> list[str]:
+    content = line.lstrip()
+    if _width(line) <= width or content.startswith("xmcbench "):
+        return [line]
+    place = len(line) - len(content) + hang
+    first, *others = _wrap(line[place:], max(width - place, _NARROWEST))
+    return [line[:place] + first, *(" " * place + other for other in others)]
 
 
 @contextmanager

@@ -98,10 +98,13 @@ def read_archive(path: Path) -> dict[str, bytes]:
         raise StorageError(f"cannot read the ranks {path}: {error}", "restore the file") from error
 
 
-def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
-    """Write an archive, atomically; equal members give equal bytes. Raises StorageError."""
+def write_archive(path: Path, members: Mapping[str, bytes], compression: int = zipfile.ZIP_STORED) -> None:
+    """Write an archive, atomically; equal members give equal bytes. Raises StorageError.
+
+    compression: one of ``zipfile``; ranks are compressed already.
+    """
     with atomic_file(path) as stream, zipfile.ZipFile(stream, "w") as archive:
         for name in sorted(members):
             member = zipfile.ZipInfo(name, _NO_TIME)
             member.create_system, member.external_attr = 3, 0o644 << 16  # as on Unix, whatever this system is
-            archive.writestr(member, members[name])  # not compressed again
+            archive.writestr(member, members[name], compression)
