@@ -3,7 +3,6 @@
 Run by `tox -e site`. Elsewhere these tests are skipped, unless playwright, axe-core-python and Chromium are there.
 """
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,7 @@ from xmcbench.leaderboard.pages import pages, read_remarks
 from xmcbench.records import Store
 from xmcbench.runner.scoring import StoredScores
 
-playwright = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_core_python.sync_playwright")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
 
 BOARD = Path(__file__).parents[2] / "leaderboards"
 #: The pages of the board: the Markdown files that it has.
@@ -39,14 +35,6 @@ def site(tmp_path_factory):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(content)
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture
