@@ -17,7 +17,7 @@ from xmcbench.leaderboard.rows import Row, by_setting, for_tuning, order
 from xmcbench.leaderboard.sections import FEW, Context, Measured, details, main_table
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import Scores
-from xmcbench.output.escaping import markdown, markdown_line, terminal
+from xmcbench.output.escaping import markdown, terminal
 from xmcbench.records import Record, Staleness
 from xmcbench.setting import Setting
 from xmcbench.storage.reading import read_text
@@ -261,7 +261,5 @@ def _overall_page(
             *map(overall.table, made),
             Figures((overall.chart(made[0]),)),
         ]
-        if missing := overall.without_cells(made[0]):
-            blocks.append(markdown_line(missing))
     explained = (Heading(2, "How methods are ranked"), captions.OVERALL)
     return Page(OVERALL, "Methods over several datasets", (*blocks, *explained)) if blocks else None
