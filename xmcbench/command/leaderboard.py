@@ -131,7 +131,9 @@ def run(arguments: argparse.Namespace) -> int:
     for error in [*scores.missing.values()][:1]:
         unread = format_count(len(scores.missing), "record")
         print(f"no test of rows with the ranks of {unread}, the first: {terminal(str(error))}", file=sys.stderr)
-    made = files(board, arguments.format)
+    around = {"records": out, "../records": out.absolute().parent}
+    found = [place for place, folder in around.items() if store.is_packed() and (folder / "records").is_dir()]
+    made = files(board, arguments.format, records=found[0] if found else "")
     report.note_unknown(records, staleness)
     stale = sum(bool(staleness.problem(record)) for record in records if record.ok)
     if stale:

@@ -76,7 +76,9 @@ def pages(
     ranking = _overall_page(measured, staleness, ranked or {})
     others = [page for page in (ranking, ablations, claimed) if page]
     board = [_index(datasets, context, names, others), *made, *others]
-    return _with_remarks([*map(with_few_charts, board)], told)
+    latest = max((record.measured.started for group in datasets.values() for record in group), default="")
+    dated = (replace(page, date=latest.partition("T")[0]) for page in board)
+    return _with_remarks([*map(with_few_charts, dated)], told)
 
 
 def read_remarks(folder: Path) -> dict[str, str]:
