@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from xmcbench.comparison import compare
+from xmcbench.leaderboard.examples import Examples
 from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.overall import read_list
 from xmcbench.leaderboard.pages import pages, read_remarks
@@ -25,7 +26,7 @@ PAGES = sorted(path.stem.replace("README", "index") + ".html" for path in BOARD.
 def make_files():
     store = Store(BOARD)
     remarks, scores = read_remarks(BOARD / "remarks"), StoredScores(store)
-    board = pages(store.records(), remarks=remarks, ranked=read_list(BOARD), scores=scores)
+    board = pages(store.records(), remarks=remarks, ranked=read_list(BOARD), scores=scores, examples=Examples.of(store))
     return files(board, "html", records="../records")
 
 

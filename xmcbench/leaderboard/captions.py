@@ -67,6 +67,10 @@ methods perform alike. Methods whose bars overlap differ by less than the critic
 is large when there are few datasets. Both tests assume independent datasets, and datasets drawn from one another are
 not independent. `xmcbench rank` does the same for any datasets and metrics."""
 
+EXAMPLES = """\
+The tables have the ranks of the true labels of test instances, from the first seed of each row. An empty cell: the
+label is not among the first 100. A board does not hold predictions, so wrong ones are not shown."""
+
 CHARTS = """\
 A chart has one row per method, the one with the most results here, and at most the best eight methods; the tables have
 all rows. Bands reach from the lowest seed to the highest. A method that ignores pairs has one result for all shares, so
