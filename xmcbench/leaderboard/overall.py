@@ -170,7 +170,8 @@ def table(made: Overall) -> Table:
         lines.append((lacking.name, ["", "", "", *figures], 0))
     spreads = "95% interval" if _has_intervals(made) else "ranks"
     heads = ["average rank", spreads, "wins", *(f"{made.metric} on {name}" for name in made.datasets)]
-    marks = {method.name: method.marks for method in (*made.methods, *made.unranked)}
+    marks = {method.name: method.marks for method in made.methods}
+    marks |= {lacking.name: lacking.marks for lacking in made.unranked}
     return text_table(made.stem, caption(made), "Method", heads, lines, notes=marks)
 
 
