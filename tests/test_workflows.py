@@ -69,4 +69,6 @@ def test_the_site_is_written_into_the_folder_that_is_published():
     (uploaded,) = [step["with"]["path"] for step in steps(workflow) if "upload" in step.get("uses", "")]
     scripts = [step["run"] for step in steps(workflow) if "run" in step]
     documentation = scripts.index(f"mkdocs build --strict --site-dir {uploaded}")
-    assert documentation < scripts.index(f"xmcbench leaderboard --format html --out {uploaded}/board")
+    board = scripts.index(f"xmcbench leaderboard --format html --out {uploaded}/board")
+    records = scripts.index(f"mkdir {uploaded}/board && cp -r leaderboards/records {uploaded}/board")
+    assert documentation < records < board

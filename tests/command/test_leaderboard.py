@@ -1,6 +1,7 @@
 """`xmcbench leaderboard` as a user meets it: pages, the check, and records sent by others."""
 
 import json
+import re
 import shutil
 from urllib.parse import quote
 
@@ -206,6 +207,22 @@ def test_what_runs_write_to_a_board_is_packed_with_the_pages(inside, tiny, runs,
     assert [path.name for path in files_of(tmp_path / "board", "ranks")] == ["ez.zip", "fs-label-0.5.zip"]
     assert (Store(tmp_path / "board").records(), len(records)) == (records, 5)
     assert inside("leaderboard", "--out", "board", "--check").returncode == 0
+
+
+def test_a_site_links_to_the_packed_records_that_are_around_it(inside, runs, tmp_path):
+    def links(out):
+        assert inside("leaderboard", "--runs", "sent", "--format", "html", "--out", out).returncode == 0
+        page = (tmp_path / out / "tiny-ez.html").read_text()
+        found = {*re.findall('<a href="([^"]*)" download>', page)}
+        assert all((tmp_path / out / link).is_file() for link in found)
+        return found
+
+    assert links("sent/site") == set()
+    pack(Store(runs))
+    assert links("sent/site") == {"../records/tiny/ez.jsonl"}
+    assert links("elsewhere") == set()
+    shutil.copytree(runs / "records", tmp_path / "elsewhere" / "records")
+    assert links("elsewhere") == {"records/tiny/ez.jsonl"}
 
 
 def test_commands_read_packed_records(inside, tiny, runs, tmp_path):

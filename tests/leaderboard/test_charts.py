@@ -33,6 +33,10 @@ def description(chart):
     return ET.fromstring(chart.draw()).find(f"{SVG}desc").text
 
 
+def tooltips(chart):
+    return [path.find(f"{SVG}title").text for path in ET.fromstring(chart.draw()).iter(f"{SVG}path") if len(path)]
+
+
 def table(chart):
     head, *lines = chart.points()
     return [dict(zip(head, line, strict=True)) for line in lines]
@@ -108,6 +112,24 @@ def test_rows_of_one_method_are_told_apart():
     chart = lines_of(line, replace(line, name=names[1]))
     dashes = [path.get("stroke-dasharray") for path in ET.fromstring(chart.draw()).iter(f"{SVG}path")]
     assert dashes.count("7 4") == 1
+
+
+def test_a_pointer_on_a_point_or_a_line_shows_its_values():
+    line = Line("ICT (small, a name that is cut off beside it)", ((Point(0, 1, 1, 1), Point(1, 2.5, 2, 3)),))
+    flat = Line("flat", ((Point(0, 1.5, 1.5, 1.5),),), flat=True)
+    name = line.name
+    assert tooltips(lines_of(line, flat)) == [
+        name,
+        f"{name}: 1 at first",
+        f"{name}: 2.5 at last",
+        "flat: 1.5 everywhere",
+    ]
+    assert tooltips(scatter(spot("a", 50, 10), spot("b <i>", 40, 1234))) == [
+        "a: 50.00 at 10",
+        "b <i>: 40.00 at 1.23e+03",
+    ]
+    ranking = Ranking(stem="x", title="x", foot="x", label="rank", spots=(Spot("a", 1.5, 1, 1, 2),))
+    assert tooltips(ranking) == ["a: 1.50 (1.00 to 2.00)"]
 
 
 # Quality against time

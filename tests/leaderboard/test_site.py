@@ -5,13 +5,16 @@ What a browser makes of it is tested in tests/site.
 
 import re
 from html.parser import HTMLParser
+from importlib.metadata import metadata
 
 import pytest
 
+from xmcbench import __version__
 from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.pages import pages
 from xmcbench.leaderboard.published import sources
 from xmcbench.leaderboard.tables import Table
+from xmcbench.metrics import protocol
 from xmcbench.setting import Setting
 
 HOSTILE = "<script>alert(1)</script> | `x` \\input{x} \" ' \u202e [a](javascript:x) &lt;"
@@ -30,7 +33,7 @@ class Reader(HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.attributes += [(tag, *pair) for pair in attrs]
-        if tag not in ("meta", "br", "rect", "path", "hr", "input"):
+        if tag not in ("meta", "link", "br", "rect", "path", "hr", "input"):
             self._open.append(tag)
         if tag == "tr":
             self.rows.append([])
@@ -46,7 +49,7 @@ class Reader(HTMLParser):
         assert self._open.pop() == tag, tag
 
     def handle_data(self, data):
-        if {"td", "th"} & {*self._open} and not {"sup", "small", "a"} & {*self._open}:
+        if {"td", "th"} & {*self._open} and not {"sup", "small"} & {*self._open}:
             self.rows[-1][-1] += data
 
 
@@ -69,7 +72,7 @@ def test_its_tables_are_those_of_the_pages(board):
             )
         ]
         # The number of a source follows the name of a published row.
-        found = [[re.sub(r" \[\]$", "", text.strip()) for text in row] for row in Reader(content).rows]
+        found = [[re.sub(r" \[\d+\]$", "", text.strip()) for text in row] for row in Reader(content).rows]
         assert found == rows, page.name
 
 
@@ -91,7 +94,9 @@ def test_it_needs_nothing_but_itself(board):
         if not name.endswith(".html"):
             continue
         read = Reader(content)
-        assert not {"img", "link", "iframe", "object"} & {*read.tags}
+        assert not {"img", "iframe", "object"} & {*read.tags}
+        links = [value for tag, key, value in read.attributes if (tag, key) == ("link", "href")]
+        assert [link.partition(",")[0] for link in links] == ["data:image/svg+xml"]
         assert not [
             attribute for attribute in read.attributes if attribute[1] in ("src", "srcset", "onclick", "onload")
         ]
@@ -100,9 +105,37 @@ def test_it_needs_nothing_but_itself(board):
         for tag, key, value in read.attributes:
             if (tag, key) == ("a", "href") and not value.startswith(("#", "https://", "http://")):
                 assert value.partition("#")[0] in made, value
-    homepages = {source.homepage for source in sources()}
+    known = {source.homepage for source in sources()}
+    known |= {line.partition(", ")[2] for line in metadata("xmcbench").get_all("Project-URL")}
     outside = re.findall(r'href="(https?://[^"]*)"', "".join(made.values()))
-    assert {*outside} <= homepages
+    assert {*outside} <= known
+
+
+def test_a_page_names_its_versions_and_the_date_of_the_latest_result(record, altered):
+    old, new = (
+        altered(record(name), (("measured", "started"), f"{date}T23:00:00+00:00"))
+        for name, date in (("a", "2026-01-09"), ("b", "2026-01-10"))
+    )
+    for content in files(pages([new, old]), "html").values():
+        (foot,) = re.findall("<footer>(.*)</footer>", content)
+        assert foot.startswith(f"xmcbench {__version__}, metric protocol {protocol.VERSION}, latest result 2026-01-10")
+        assert foot.count("<a href=") == len(metadata("xmcbench").get_all("Project-URL"))
+
+
+def test_a_row_leads_to_the_line_about_its_record(record):
+    """Without a folder of records, the keys are there and no link."""
+    records = [record("a"), record("a", seed=1), record("b", value=0.2)]
+    keys = [made.key[:12] for made in records]
+    made = files(pages(records), "html", records="../records")
+    own, other = made["tiny-ez.html"], made["tiny.html"]
+    for place, content in (("", own), ("tiny-ez.html", other)):
+        for name, key in (("A", keys[0]), ("B", keys[2])):
+            assert f'<th scope="row"><a href="{place}#record-{key}">{name}</a></th>' in content
+    line = f'<a href="../records/tiny/ez.jsonl" download>{keys[0]}, {keys[1]}</a>'
+    assert re.search(rf'<tr id="record-{keys[0]}".*{re.escape(line)}', own)
+    without = files(pages(records), "html")["tiny-ez.html"]
+    assert f"{keys[0]}, {keys[1]}" in without
+    assert "download" not in without.partition("<script>")[0]
 
 
 def test_choices_that_change_nothing_are_not_there(record, altered):
@@ -113,6 +146,10 @@ def test_choices_that_change_nothing_are_not_there(record, altered):
         found = dict(re.findall(r'<select name="(\w+)">(.*?)</select>', made))
         return found | ({"search": ""} if '<input type="search" name="search">' in made else {})
 
+    made = files(pages([record("a"), record("b", value=0.4)]), "html")["tiny-ez.html"]
+    boxes = re.findall('<input type="checkbox" value="([^"]+)" checked>', made)
+    assert boxes[:5] == ["P@1", "P@3", "P@5", "R@1", "R@3"]
+    assert len(boxes) == len({*boxes})
     assert {*choices([record("a"), record("b", value=0.4)])} == {"search"}
     assert {*choices([record("a")])} == set()
     wide = (("metrics", "self", "intervals", "R@100"), (0.8, 1.0))
@@ -177,7 +214,7 @@ def test_kinds_of_rows_are_those_of_their_records(record):
         record("own", notes={"backbone": own}),
     ]
     made = files(pages(records), "html")["tiny-ez.html"]
-    kinds = dict(re.findall(r'<tr data-kinds="([^"]*)"><th scope="row">([A-Z]+)', made))
+    kinds = dict(re.findall(r'<tr data-kinds="([^"]*)"><th scope="row"><a [^>]*>([A-Z]+)', made))
     assert {name: kind for kind, name in kinds.items()} == {
         "NEEDS": "needs pairs|from scratch",
         "OUTSIDE": "works without pairs|pre-trained outside",
@@ -185,7 +222,7 @@ def test_kinds_of_rows_are_those_of_their_records(record):
     }
     assert ["m", "the package p", "22,000,000", "384", "not recorded", "not recorded"] in Reader(made).rows
     command = f"xmcbench reproduce {records[1].key[:12]}"
-    assert [row[-1] for row in Reader(made).rows if row[0] == "OUTSIDE" and "reproduce" in row[-1]] == [command]
+    assert [row[-2] for row in Reader(made).rows if row[0] == "OUTSIDE" and "reproduce" in row[-2]] == [command]
     made = files(pages(records, runs="my runs"), "html")["tiny-ez.html"]
-    rows = [row[-1] for row in Reader(made).rows if row[0] == "OUTSIDE" and "reproduce" in row[-1]]
+    rows = [row[-2] for row in Reader(made).rows if row[0] == "OUTSIDE" and "reproduce" in row[-2]]
     assert rows == [f"{command} --runs 'my runs'"]

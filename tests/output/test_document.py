@@ -21,7 +21,13 @@ def test_a_page_allows_its_own_style_and_script_only(script):
     scripts = re.findall("(?s)<script>(.*?)</script>", page)
     assert style.endswith("p { color: red }\n")
     assert len(scripts) == bool(script)
-    parts = ["default-src 'none'", f"style-src {digest(style)}", *(f"script-src {digest(text)}" for text in scripts)]
-    assert policy.split("; ") == [*parts, "base-uri 'none'", "form-action 'none'"]
+    own = [f"style-src {digest(style)}", *(f"script-src {digest(text)}" for text in scripts)]
+    assert policy.split("; ") == [
+        "default-src 'none'",
+        "img-src data:",
+        *own,
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
     assert page.index(policy) < page.index("<style>")
     assert 'style="' not in page

@@ -3,7 +3,7 @@
 Run by `tox -e site`. Elsewhere these tests are skipped, unless playwright, axe-core-python and Chromium are there.
 """
 
-import shutil
+import csv
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,16 +12,14 @@ import pytest
 from xmcbench.analysis.explain import explain
 from xmcbench.analysis.explanation_page import write_page
 from xmcbench.comparison import compare
+from xmcbench.leaderboard.examples import Examples
 from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.overall import read_list
 from xmcbench.leaderboard.pages import pages, read_remarks
 from xmcbench.records import Store
 from xmcbench.runner.scoring import StoredScores
 
-playwright = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_core_python.sync_playwright")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
 
 BOARD = Path(__file__).parents[2] / "leaderboards"
 #: The pages of the board: the Markdown files that it has.
@@ -31,7 +29,8 @@ PAGES = sorted(path.stem.replace("README", "index") + ".html" for path in BOARD.
 def make_files():
     store = Store(BOARD)
     remarks, scores = read_remarks(BOARD / "remarks"), StoredScores(store)
-    return files(pages(store.records(), remarks=remarks, ranked=read_list(BOARD), scores=scores), "html")
+    board = pages(store.records(), remarks=remarks, ranked=read_list(BOARD), scores=scores, examples=Examples.of(store))
+    return files(board, "html", records="../records")
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +41,6 @@ def site(tmp_path_factory):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(content)
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture
@@ -94,7 +85,9 @@ def test_every_link_leads_somewhere(site, opened):
             target, _, anchor = link.partition("#")
             if target.startswith(("https://", "http://")):
                 continue
-            assert not target or (site / target).is_file(), f"{name}: {link}"
+            assert not target or (site / target).is_file() or (BOARD / target.removeprefix("../")).is_file(), (
+                f"{name}: {link}"
+            )
             assert target or "=" in anchor or anchor in ids, f"{name}: {link}"
 
 
@@ -151,6 +144,68 @@ def test_sorting_and_filters_are_in_the_address(opened):
     assert again.locator("main tbody tr:visible").count() == everything
     link = page.locator("nav a", has_text="LF-YSO-25K")
     assert "kind=pre-trained+outside" in link.get_attribute("href")
+
+
+def test_a_metric_can_be_left_out_of_all_tables(opened):
+    page = opened("lf-debian-20k-full.html")
+    heads = page.locator("main thead th:visible")
+    before = heads.all_inner_texts()
+    page.locator(".controls summary").click()
+    for box in page.locator(".controls [type=checkbox]").all():
+        name = box.get_attribute("value")
+        box.uncheck()
+        left = [head for head in before if head.split()[-1] != name]
+        assert heads.all_inner_texts() == left != before, name
+        assert page.locator("main tbody tr").first.locator("th:visible, td:visible").count() < len(before)
+        box.check()
+        assert heads.all_inner_texts() == before
+    page.get_by_label("P@3", exact=True).uncheck()
+    page.get_by_label("PSP@1", exact=True).uncheck()
+    again = opened("lf-debian-20k-full.html", address=page.url[page.url.index("#") :])
+    shown = again.locator("main thead th:visible").all_inner_texts()
+    assert shown == heads.all_inner_texts() != before
+    again.locator(".controls summary").click()
+    assert not again.get_by_label("P@3", exact=True).is_checked()
+    again.get_by_role("button", name="Show all").click()
+    assert again.locator("main thead th:visible").all_inner_texts() == before
+
+
+def test_a_table_is_saved_as_it_is_shown(opened):
+    page = opened("lf-debian-20k-ez.html", address="#search=minilm+ict&metric=R@100&without=P@3,P@5,R@1,R@3,R@5")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Download CSV").first.click()
+    assert saved.value.suggested_filename == "table-ez.csv"
+    head, *lines = csv.reader(Path(saved.value.path()).read_text().splitlines())
+    facts = ["Method", "preset", "encoder or parts", "training"]
+    assert head == [*facts, "P@1", "P@1 \u00b1", "R@10", "R@10 \u00b1", "R@100", "R@100 \u00b1", "seeds (sd of P@1)"]
+    table = page.locator("main table").first
+    assert [line[0] for line in lines] == [
+        name.rstrip("abcdefgh") for name in table.locator("tbody tr:visible th").all_inner_texts()
+    ]
+    figures = [float(line[head.index("R@100")]) for line in lines]
+    assert figures == sorted(figures, reverse=True)
+    assert all(float(line[head.index("P@1 \u00b1")]) > 0 for line in lines)
+    first = table.locator("tbody tr:visible th").first
+    first.evaluate("""cell => { cell.textContent = '=1+1, "x"'; }""")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Download CSV").first.click()
+    assert '\n"\'=1+1, ""x""",' in Path(saved.value.path()).read_text()
+
+
+def test_a_row_leads_to_its_command_and_its_record(opened, site):
+    """From a page of a setting, and from that of its dataset; the file of its records is beside the site."""
+    for name in ("lf-debian-20k-ez", "lf-debian-20k"):
+        link = opened(f"{name}.html").locator("main table").first.get_by_role("link", name="Hybrid")
+        target, _, anchor = link.get_attribute("href").partition("#")
+        assert target == ("" if name.endswith("-ez") else "lf-debian-20k-ez.html")
+        row = opened("lf-debian-20k-ez.html", address=f"#{anchor}").locator("tr:target")
+        assert row.locator("th").inner_text().startswith("Hybrid (small")
+        key = anchor.removeprefix("record-")
+        assert f"xmcbench reproduce {key}" in row.inner_text()
+        records = row.locator("a[download]")
+        assert records.inner_text().split(", ")[0] == key
+        assert records.get_attribute("href") == "../records/lf-debian-20k/ez.jsonl"
+        assert f'"key":"{key}' in (BOARD / "records/lf-debian-20k/ez.jsonl").read_text()
 
 
 def test_two_rows_can_be_compared(opened):

@@ -92,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.errors import UsageError
     from xmcbench.leaderboard.consistency import latest
+    from xmcbench.leaderboard.examples import Examples
     from xmcbench.leaderboard.files import differences, files, write
     from xmcbench.leaderboard.overall import read_list
     from xmcbench.leaderboard.pages import pages, read_remarks
@@ -126,12 +127,19 @@ def run(arguments: argparse.Namespace) -> int:
     remarks, ranked = read_remarks(runs / "remarks"), read_list(runs)
     scores = StoredScores(store)
     board = pages(
-        records, remarks=remarks, staleness=staleness, measured_only=own, runs=place, ranked=ranked, scores=scores
+        records,
+        remarks=remarks,
+        staleness=staleness,
+        measured_only=own,
+        runs=place,
+        ranked=ranked,
+        scores=scores,
+        examples=Examples.of(store),
     )
     for error in [*scores.missing.values()][:1]:
         unread = format_count(len(scores.missing), "record")
         print(f"no test of rows with the ranks of {unread}, the first: {terminal(str(error))}", file=sys.stderr)
-    made = files(board, arguments.format)
+    made = files(board, arguments.format, records=_find_packed(store, out))
     report.note_unknown(records, staleness)
     stale = sum(bool(staleness.problem(record)) for record in records if record.ok)
     if stale:
@@ -144,6 +152,13 @@ def run(arguments: argparse.Namespace) -> int:
     index = f", the index is {out / first}" if first else ""
     print(f"{format_count(len(made), 'file')} in {out}{index}")
     return 1 if failed or left_out else 0
+
+
+def _find_packed(store: Store, out: Path) -> str:
+    """Return the way from the folder of a site to packed records in it or beside it; empty if there are none."""
+    around = {"records": out, "../records": out.absolute().parent}
+    found = [place for place, folder in around.items() if store.is_packed() and (folder / "records").is_dir()]
+    return found[0] if found else ""
 
 
 def _report(outdated: list[str], files: int) -> int:

@@ -1,7 +1,8 @@
 """Rank methods over several datasets: average rank, win rate, Friedman's test and the critical difference.
 
-Figures of different datasets are not averaged, only ranks. A method that lacks a result on one of the datasets is left
-out of the ranking and listed. The datasets are those that overall.toml in --runs names for the setting, if it does.
+Figures of different datasets are not averaged, only ranks. A method that lacks a result on one of the datasets is not
+ranked; it follows the others, with a gap. The datasets are those that overall.toml in --runs names for the setting, if
+it does.
 
   xmcbench rank --setting ez --runs leaderboards
   xmcbench rank --setting fs --ratio 0.01 --metric R@100 --dataset lf-debian-2k,lf-debian-20k --svg ranks.svg
@@ -71,5 +72,5 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         table = overall.table(made)
         notes = "\n".join(f"{line.name}: {note}" for line in table.lines for note in line.notes)
-        print_results(table.caption, markup.plain(table), notes, overall.without_cells(made))
+        print_results(table.caption, markup.plain(table), notes)
     return report.warn_left_out(store)

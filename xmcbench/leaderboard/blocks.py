@@ -56,12 +56,15 @@ Block = Heading | str | Table | Figures | Differences
 
 @dataclass(frozen=True)
 class Page:
-    """A page: ``name`` names its file. parent: the name of the page of its dataset, where it is about one setting."""
+    """A page: ``name`` names its file. parent: the name of the page of its dataset, where it is about one setting.
+    date: of the latest result of the board.
+    """
 
     name: str
     title: str
     blocks: tuple[Block, ...]
     parent: str = ""
+    date: str = ""
 
     @property
     def folder(self) -> str:

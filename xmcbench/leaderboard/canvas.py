@@ -87,11 +87,16 @@ def look_of(number: int) -> Look:
     return number % len(COLORS), _MARKERS[number % len(_MARKERS)]
 
 
-def marker(look: Look, x: float, y: float, hollow: bool = False) -> str:
-    """The marker of a row at a position."""
+def marker(look: Look, x: float, y: float, told: str, hollow: bool = False) -> str:
+    """Return the marker of a row at a position. told: the text that a pointer on it shows."""
     color, path = look
     kind = f"blank l{color}" if hollow else f"m{color}"
-    return f'<path class="{kind}" stroke-width="1.6" d="M{x:.1f} {y:.1f}{path}"/>'
+    return f'<path class="{kind}" stroke-width="1.6" d="M{x:.1f} {y:.1f}{path}">{tooltip(told)}</path>'
+
+
+def tooltip(told: str) -> str:
+    """Return the text that a pointer on an element shows, as a child of the element."""
+    return f"<title>{svg(told)}</title>"
 
 
 def short_names(names: Sequence[str]) -> list[str]:

@@ -45,15 +45,16 @@ _PLACES = {
 
 
 def files(
-    pages: Sequence[Page], layout: Format = "markdown", published: Sequence[Source] | None = None
+    pages: Sequence[Page], layout: Format = "markdown", published: Sequence[Source] | None = None, records: str = ""
 ) -> dict[str, str]:
     """Path below the board -> content.
 
     markdown: one file per page, an .svg per chart. html: one file per page, which holds its charts. latex: one file per
-    table. csv: one file per table, and one with the points of each chart. json: one file per page.
+    table. csv: one file per table, and one with the points of each chart. json: one file per page. records: the way
+    from a page of a site to the folder of records, empty where there is none.
     """
     cited = tuple(sources() if published is None else published)
-    made = site.site(pages, cited) if layout == "html" else {}
+    made = site.site(pages, cited, records) if layout == "html" else {}
     drawn: dict[str, str] = {}
     for page in pages:
         tables = [block for block in page.blocks if isinstance(block, Table)]

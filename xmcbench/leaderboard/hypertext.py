@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import quote
 
 from xmcbench.leaderboard.markup import TIE, TIED_MEANS, Emphasis, Marks
 from xmcbench.leaderboard.published import Source
@@ -13,10 +14,13 @@ from xmcbench.output.escaping import html
 _EMPHASIS = Emphasis(("<strong>", "</strong>"), f'<span title="{TIED_MEANS}">{TIE}</span>', ("<em>", "</em>"))
 
 
-def table(made: Table, sources: Sequence[Source], anchor: str) -> str:
-    """The table, scrolling by itself where it is wide, and its notes. anchor: begins the ids of the notes.
+def table(
+    made: Table, sources: Sequence[Source], anchor: str, places: Mapping[str, str] | None = None, records: str = ""
+) -> str:
+    """Return the table, scrolling by itself where it is wide, and its notes. anchor: begins the ids of the notes.
 
-    A row carries its kinds, and a cell the number that it is sorted by, for the script of the site.
+    A row carries its kinds for the script of the site. places: key of a record -> the address of the line about it, to
+    which the names of other lines lead. records: the way to the folder of records, empty where there is none.
     """
     marks = Marks(made, lambda letters: _mark(letters, anchor))
 
@@ -24,6 +28,8 @@ def table(made: Table, sources: Sequence[Source], anchor: str) -> str:
         shown = html(line.shown)
         if line.source:
             shown = f'<em>{shown}</em> [<a href="{html(sources[line.source - 1].homepage)}">{line.source}</a>]'
+        elif not line.is_record and (place := (places or {}).get(line.record)):
+            shown = f'<a href="{html(place)}">{shown}</a>'
         return f'<th scope="row">{shown}{marks.of(line.notes)}</th>'
 
     def cell(line: TableLine, shown: TableCell) -> str:
@@ -32,7 +38,10 @@ def table(made: Table, sources: Sequence[Source], anchor: str) -> str:
         return f"<td>{text}{marks.of(shown.notes)}{spread}</td>"
 
     def fact(column: Column, shown: TableCell) -> str:
-        return f'<td class="{_class(column)}">{html(shown.text)}</td>'
+        text = html(shown.text)
+        if shown.file and records:
+            text = f'<a href="{html(quote(f"{records}/{shown.file}"))}" download>{text}</a>'
+        return f'<td class="{_class(column)}">{text}</td>'
 
     def cells(line: TableLine) -> Iterator[str]:
         for column, shown in zip(made.columns, line.cells, strict=True):
@@ -43,7 +52,7 @@ def table(made: Table, sources: Sequence[Source], anchor: str) -> str:
         return f'<th scope="col"{kind}>{html(column.text)}{marks.of(column.notes)}</th>'
 
     heads = "".join(map(head, (Column("", made.head), *made.columns)))
-    rows = "\n".join(f"<tr{_kinds(line)}>{name(line)}{''.join(cells(line))}</tr>" for line in made.lines)
+    rows = "\n".join(f"<tr{_attributes(line)}>{name(line)}{''.join(cells(line))}</tr>" for line in made.lines)
     whole = (
         f'<table id="{html(anchor)}"><caption><span>{html(made.caption)}</span></caption>\n'
         f"<thead><tr>{heads}</tr></thead>\n"
@@ -61,8 +70,14 @@ def _class(column: Column) -> str:
     return "fact minor" if column.label in MINOR else "fact"
 
 
-def _kinds(line: TableLine) -> str:
-    return f' data-kinds="{html("|".join(line.kinds))}"' if line.kinds else ""
+def anchor_of(record: str) -> str:
+    """Return the id of the line about a record."""
+    return f"record-{record[:12]}"
+
+
+def _attributes(line: TableLine) -> str:
+    own = f' id="{anchor_of(line.record)}"' if line.is_record else ""
+    return own + (f' data-kinds="{html("|".join(line.kinds))}"' if line.kinds else "")
 
 
 def _mark(letters: str, anchor: str) -> str:

@@ -51,6 +51,10 @@ class Axis:
     ticks: tuple[tuple[float, str], ...]
     label: str
 
+    def reading(self, point: Point) -> str:
+        """Return the value of a point and its position in words."""
+        return f"{point.value:.4g} at {dict(self.ticks).get(point.x, f'{point.x:.4g}')}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Lines(Chart):
@@ -86,7 +90,10 @@ class Lines(Chart):
             for number, line in enumerate(self.lines)
         ]
         for number, (line, look, dashes) in enumerate(zip(self.lines, looks, styles, strict=True)):
-            parts += _flat(line, look, dashes, right, y) if line.flat else _curve(line, look, dashes, number, x, y)
+            if line.flat:
+                parts += _flat(line, look, dashes, right, y)
+            else:
+                parts += _curve(line, look, dashes, number, x, y, self.axis)
         ends = [(right, y(line.points[-1].value)) if line.flat else _end(line, x, y) for line in self.lines]
         heights = canvas.spread([end for _, end in ends], LEADING, TOP, BOTTOM)
         for (color, _), name, end, height in zip(looks, names, ends, heights, strict=True):
@@ -106,11 +113,10 @@ class Lines(Chart):
 
     def _description(self) -> str:
         """The lines in words: every point, or the ends of a line with many."""
-        named = dict(self.axis.ticks)
         told = [f"By {self.axis.label}."]
         for line in self.lines:
             points = line.points if len(line.points) <= _MARKED else [line.points[0], line.points[-1]]
-            values = [f"{point.value:.4g} at {named.get(point.x, f'{point.x:.4g}')}" for point in points]
+            values = [self.axis.reading(point) for point in points]
             told.append(f"{line.name}: {f'{points[0].value:.4g} everywhere' if line.flat else ', '.join(values)}.")
         return " ".join(told)
 
@@ -125,10 +131,11 @@ def _flat(line: Line, look: Look, dashes: str, right: float, y: Place) -> Iterat
     if point.high > point.low:
         corners = f"M{LEFT} {y(point.low):.1f}H{right:.1f}V{y(point.high):.1f}H{LEFT}Z"
         yield f'<path class="b{look[0]}" fill-opacity=".15" d="{corners}"/>'
-    yield _stroke(look, f"M{LEFT} {y(point.value):.1f}H{right:.1f}", dashes or "1 3")
+    reading = f"{line.name}: {point.value:.4g} everywhere"
+    yield _stroke(look, f"M{LEFT} {y(point.value):.1f}H{right:.1f}", dashes or "1 3", reading)
 
 
-def _curve(line: Line, look: Look, dashes: str, number: int, x: Place, y: Place) -> Iterator[str]:
+def _curve(line: Line, look: Look, dashes: str, number: int, x: Place, y: Place, axis: Axis) -> Iterator[str]:
     """Bands, then strokes, then markers."""
     for run in line.runs:
         if len(run) > 1 and any(point.high > point.low for point in run):
@@ -138,13 +145,14 @@ def _curve(line: Line, look: Look, dashes: str, number: int, x: Place, y: Place)
             yield f'<path class="b{look[0]}" fill-opacity=".13" d="{corners}"/>'
     for run in line.runs:
         if len(run) > 1:
-            yield _stroke(look, "M" + "L".join(f"{x(p.x):.1f} {y(p.value):.1f}" for p in run), dashes)
+            yield _stroke(look, "M" + "L".join(f"{x(p.x):.1f} {y(p.value):.1f}" for p in run), dashes, line.name)
     every = 1 if len(line.points) <= _MARKED else -(-len(line.points) // 8)
     # Lines that overlap have their markers at different positions.
     for point in line.points[number % every :: every]:
-        yield canvas.marker(look, x(point.x), y(point.value), hollow=bool(dashes))
+        reading = f"{line.name}: {axis.reading(point)}"
+        yield canvas.marker(look, x(point.x), y(point.value), reading, hollow=bool(dashes))
 
 
-def _stroke(look: Look, path: str, dashes: str) -> str:
+def _stroke(look: Look, path: str, dashes: str, told: str) -> str:
     dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-    return f'<path class="l{look[0]}" stroke-width="1.8"{dashed} d="{path}"/>'
+    return f'<path class="l{look[0]}" stroke-width="1.8"{dashed} d="{path}">{canvas.tooltip(told)}</path>'

@@ -43,11 +43,20 @@ class Placed:
 
 
 @dataclass(frozen=True)
+class Unranked:
+    """A method that lacks a dataset. values: as of ``Placed``, of the datasets that it has. marks: as of ``Row``."""
+
+    name: str
+    values: Mapping[str, float]
+    marks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Overall:
     """Methods ranked over datasets in one setting by one metric, the best average rank first.
 
     test: None where Friedman's test cannot be made. difference: Nemenyi's critical difference at the 5% level, None for
-    fewer than two datasets. left_out: method -> the datasets on which it has no result.
+    fewer than two datasets. unranked: those with results on the most datasets first.
     """
 
     setting: Setting
@@ -56,7 +65,7 @@ class Overall:
     methods: tuple[Placed, ...]
     test: Friedman | None
     difference: float | None
-    left_out: Mapping[str, Sequence[str]]
+    unranked: tuple[Unranked, ...]
 
     @property
     def stem(self) -> str:
@@ -86,7 +95,7 @@ def overall(
 
     A method with the same parameters is the same method; its value on a dataset is the mean over its seeds, under the
     dataset's own filter. A method that ignores pairs keeps its zero-shot result where it has no other. A method that
-    lacks a dataset leaves the ranking and is listed. Raises UsageError for fewer than two datasets or methods,
+    lacks a dataset is not ranked. Raises UsageError for fewer than two datasets or methods,
     StorageError for records of different data under one name.
     """
     done = [record for record in records if record.ok]
@@ -108,11 +117,12 @@ def overall(
     groups = group_rows(ranked)
     called = names(groups)
     whole: dict[str, dict[str, float]] = {}
-    left_out: dict[str, list[str]] = {}
+    unranked = []
+    judged = staleness or Staleness()
     for key, group in groups.items():
         values = _by_dataset(group, metric)
-        if lacking := [name for name in chosen if name not in values]:
-            left_out[called[key]] = lacking
+        if any(name not in values for name in chosen):
+            unranked.append(Unranked(called[key], values, _marks(group, setting, judged)))
         else:
             whole[key] = values
     if len(whole) < 2:
@@ -121,7 +131,6 @@ def overall(
         )
     matrix = np.array([[whole[key][name] for key in whole] for name in chosen])
     by_dataset, wins, intervals = friedman.ranks(matrix), friedman.win_rates(matrix), friedman.rank_intervals(matrix)
-    judged = staleness or Staleness()
     methods = [
         Placed(
             called[key],
@@ -141,21 +150,28 @@ def overall(
         tuple(sorted(methods, key=lambda method: (method.rank, method.name))),
         friedman.friedman(matrix),
         friedman.critical_difference(len(whole), len(chosen)),
-        left_out,
+        tuple(sorted(unranked, key=lambda method: (-len(method.values), method.name))),
     )
 
 
 def table(made: Overall) -> Table:
-    """The ranking as a table: average rank, its interval or the ranks, win rate, and the metric on each dataset."""
-    lines = []
+    """Return the ranking as a table: average rank, its interval or the ranks, win rate, the metric on each dataset.
+
+    Methods that are not ranked follow, with gaps.
+    """
+    lines: list[tuple[str, list[str], int]] = []
     for method in made.methods:
         figures = [f"{100 * method.values[name]:.2f}" for name in made.datasets]
         ranks = ", ".join(f"{rank:g}" for rank in method.ranks)
         spread = "{:.2f} to {:.2f}".format(*method.interval) if method.interval else ranks
         lines.append((method.name, [f"{method.rank:.2f}", spread, f"{100 * method.wins:.0f}%", *figures], 0))
+    for lacking in made.unranked:
+        figures = [f"{100 * lacking.values[name]:.2f}" if name in lacking.values else "" for name in made.datasets]
+        lines.append((lacking.name, ["", "", "", *figures], 0))
     spreads = "95% interval" if _has_intervals(made) else "ranks"
     heads = ["average rank", spreads, "wins", *(f"{made.metric} on {name}" for name in made.datasets)]
     marks = {method.name: method.marks for method in made.methods}
+    marks |= {lacking.name: lacking.marks for lacking in made.unranked}
     return text_table(made.stem, caption(made), "Method", heads, lines, notes=marks)
 
 
@@ -172,13 +188,9 @@ def caption(made: Overall) -> str:
         parts.append(f"Friedman's test: chi-square {made.test.statistic:.2f}, p {made.test.p:.4f}.")
     if made.difference is not None:
         parts.append(f"Critical difference (Nemenyi, 5%): {made.difference:.2f}.")
+    if made.unranked:
+        parts.append("Methods that lack a dataset stand below the others and are not ranked.")
     return " ".join(parts)
-
-
-def without_cells(made: Overall) -> str:
-    """The methods that lack a dataset, in one line; empty if none does."""
-    listed = "; ".join(f"{name} ({', '.join(lacking)})" for name, lacking in sorted(made.left_out.items()))
-    return f"Not ranked, because a dataset is missing: {listed}." if listed else ""
 
 
 def chart(made: Overall) -> Ranking:
@@ -224,7 +236,9 @@ def as_json(made: Overall) -> dict[str, object]:
         ],
         "friedman": made.test._asdict() if made.test else None,
         "critical_difference": made.difference,
-        "left_out": {name: [*lacking] for name, lacking in made.left_out.items()},
+        "left_out": {
+            lacking.name: [name for name in made.datasets if name not in lacking.values] for lacking in made.unranked
+        },
     }
 
 

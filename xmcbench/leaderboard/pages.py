@@ -12,12 +12,13 @@ from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import ablation, captions, charts, claims, consistency, overall
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, with_few_charts
 from xmcbench.leaderboard.decisions import decisions
+from xmcbench.leaderboard.examples import Examples
 from xmcbench.leaderboard.published import MAIN, Source, sources
 from xmcbench.leaderboard.rows import Row, by_setting, for_tuning, order
 from xmcbench.leaderboard.sections import FEW, Context, Measured, details, main_table
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import Scores
-from xmcbench.output.escaping import markdown, markdown_line, terminal
+from xmcbench.output.escaping import markdown, terminal
 from xmcbench.records import Record, Staleness
 from xmcbench.setting import Setting
 from xmcbench.storage.reading import read_text
@@ -38,6 +39,7 @@ def pages(
     runs: str = "",
     ranked: Mapping[str, Sequence[str]] | None = None,
     scores: Callable[[Record], Scores | None] | None = None,
+    examples: Examples | None = None,
 ) -> list[Page]:
     """The index; a page for each dataset that has records or published rows, and for each of its settings; the ranking,
     the ablation, the claims.
@@ -47,8 +49,8 @@ def pages(
     and ablations that have published rows only. runs: the folder of the records for printed commands, if not their
     default. ranked: slug of a setting -> the datasets that the ranking is over; default is all, in every setting.
     scores: the evaluation of a record, by which rows that are tied with the best one are marked; default: no marks.
-    Raises StorageError for records that do not fit on one board, for a remark without a page, and for a ranking over
-    datasets without results.
+    examples: test instances, shown for datasets with scores. Raises StorageError for records that do not fit on one
+    board, for a remark or examples without a page, and for a ranking over datasets without results.
     """
     printed = tuple(sources() if published is None else published)
     datasets: dict[str, list[Record]] = {}
@@ -63,10 +65,15 @@ def pages(
     names = sorted({*datasets, *(row.dataset for source in printed for row in source.rows)})
     told = remarks or {}
     context = Context(printed, staleness, runs, scores)
+    given = examples.files if examples else {}
+    for path in (given[name][0] for name in sorted(given.keys() - {name.lower() for name in datasets})):
+        raise StorageError(
+            f"{path} is about a dataset without results", f"datasets with results: {', '.join(datasets)}"
+        )
     made = [
         page
         for name in names
-        for page in _dataset_pages(name, datasets.get(name, []), context, told.get(name.lower(), ""))
+        for page in _dataset_pages(name, datasets.get(name, []), context, told.get(name.lower(), ""), examples)
     ]
     _check_names(made)
     ablations = ablation.page(datasets, printed, staleness)
@@ -76,7 +83,9 @@ def pages(
     ranking = _overall_page(measured, staleness, ranked or {})
     others = [page for page in (ranking, ablations, claimed) if page]
     board = [_index(datasets, context, names, others), *made, *others]
-    return _with_remarks([*map(with_few_charts, board)], told)
+    latest = max((record.measured.started for group in datasets.values() for record in group), default="")
+    dated = (replace(page, date=latest.partition("T")[0]) for page in board)
+    return _with_remarks([*map(with_few_charts, dated)], told)
 
 
 def read_remarks(folder: Path) -> dict[str, str]:
@@ -176,7 +185,9 @@ def _statistics(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Sour
     return text_table("statistics", captions.STATISTICS, "Dataset", heads, lines)
 
 
-def _dataset_pages(name: str, records: Sequence[Record], context: Context, remark: str) -> list[Page]:
+def _dataset_pages(
+    name: str, records: Sequence[Record], context: Context, remark: str, examples: Examples | None
+) -> list[Page]:
     """The page of a dataset, and one for each measured setting; a dataset for tuning has the former alone.
 
     Rows with a component switched off are only on the ablation page. remark: that of the dataset's page, or empty.
@@ -184,7 +195,7 @@ def _dataset_pages(name: str, records: Sequence[Record], context: Context, remar
     whole, partial = ablation.split_ablated(records, context.printed)
     complete, ablated = by_setting(whole), by_setting(partial)
     cited = citations(context.printed, lambda source: any(row.dataset == name for row in source.rows))
-    title, below = name, []
+    title, below, instances = name, [], list[Block]()
     if for_tuning(name):
         title, first = f"{name}: how the defaults were chosen", decisions(context, name, complete)
     else:
@@ -203,10 +214,13 @@ def _dataset_pages(name: str, records: Sequence[Record], context: Context, remar
         if below:
             first.append("\n".join(f"* [{markdown(page.title)}]({quote(page.name)}.md)" for page in below))
         first += _list_published(name, complete, context)
+        if examples and measured:
+            known = [row for row in measured[0].standard if all(map(context.scores or (lambda _: None), row.records))]
+            instances = examples.blocks(name, measured[0].setting, known)
     filter_name = records[0].protocol.filter if records else "none"
     if drawn := charts.of_dataset(complete, filter_name, context.staleness):
         first += [Heading(2, "Charts"), Figures(drawn), captions.CHARTS]
-    first += [_SIZES, _statistics({name: records}, context.printed, [name])]
+    first += [*instances, _SIZES, _statistics({name: records}, context.printed, [name])]
     return [Page(name.lower(), title, (*first, *cited)), *below]
 
 
@@ -261,7 +275,5 @@ def _overall_page(
             *map(overall.table, made),
             Figures((overall.chart(made[0]),)),
         ]
-        if missing := overall.without_cells(made[0]):
-            blocks.append(markdown_line(missing))
     explained = (Heading(2, "How methods are ranked"), captions.OVERALL)
     return Page(OVERALL, "Methods over several datasets", (*blocks, *explained)) if blocks else None

@@ -75,7 +75,9 @@ class Scatter(_Spots):
             f'<path class="tick" stroke-dasharray="3 3" d="M{places[front[0]][0]:.1f} {BOTTOM}{steps}H{right}"/>'
         )
         parts += _names(self.spots, places, right)
-        parts += [canvas.marker(canvas.look(spot.name), *places[spot], hollow=spot.elsewhere) for spot in self.spots]
+        for spot in self.spots:
+            reading = f"{spot.name}: {spot.value:.2f} at {spot.cost:.3g}"
+            parts.append(canvas.marker(canvas.look(spot.name), *places[spot], reading, hollow=spot.elsewhere))
         told = ", ".join(f"{spot.name} ({spot.value:.2f}; {spot.cost:.3g})" for spot in front)
         return canvas.frame(self, parts, BOTTOM + 40, f"Pareto front over {self.label}: {told}.")
 
@@ -102,7 +104,8 @@ class Ranking(_Spots):
             y, color = top + 10 + 20 * row, canvas.look(spot.name)[0]
             parts.append(canvas.text(left - 12, y + 4, name, "end"))
             parts.append(f'<path class="l{color}" stroke-width="3" d="M{x(spot.low):.1f} {y}H{x(spot.high):.1f}"/>')
-            parts.append(canvas.marker(canvas.look(spot.name), x(spot.value), y))
+            reading = f"{spot.name}: {spot.value:.2f} ({spot.low:.2f} to {spot.high:.2f})"
+            parts.append(canvas.marker(canvas.look(spot.name), x(spot.value), y, reading))
         told = ", ".join(f"{spot.name} {spot.value:.2f}" for spot in self.spots)
         return canvas.frame(self, parts, bottom, f"{self.label}: {told}.")
 

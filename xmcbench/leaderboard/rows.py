@@ -128,6 +128,11 @@ class Row:
     facts: Facts = Facts("")
     records: tuple[Record, ...] = ()
 
+    @property
+    def key(self) -> str:
+        """The key of the first record; empty without one."""
+        return self.records[0].key if self.records else ""
+
 
 def rows(records: Iterable[Record], filter_name: str, staleness: Staleness | None = None) -> list[Row]:
     """The rows of records of one dataset and setting, best P@1 first; rows without a result come last.

@@ -16,6 +16,7 @@ from xmcbench.metrics.evaluation import Scores
 from xmcbench.metrics.flips import Verdict
 from xmcbench.metrics.ties import Contender, difference, find_ties
 from xmcbench.records import Record, Staleness
+from xmcbench.records.packed import LINES
 from xmcbench.setting import Setting
 
 #: The metrics of the first table of a dataset, and of tables of many rows.
@@ -248,7 +249,7 @@ def _provenance(records: Iterable[Record], name: str, caption: str, context: Con
     """A line for each row that has a result, by name; the command is that of its first seed."""
     done = [record for record in records if record.ok]
     groups = group_rows(done)
-    lines, sorts = [], {}
+    lines, sorts, keys, files = [], {}, [], []
     for key, called in sorted(names(groups).items(), key=lambda named: named[1]):
         group = groups[key]
         stale = context.staleness.problems(group)
@@ -259,10 +260,18 @@ def _provenance(records: Iterable[Record], name: str, caption: str, context: Con
                     _PAIRS[group[0].method.supervision],
                     "; ".join(stale or dict.fromkeys(map(context.staleness.evidence, group))),
                     group[0].reproduction(context.runs),
+                    ", ".join(record.key[:12] for record in group),
                 ],
                 0,
             )
         )
         sorts[called] = kinds(group[0])
-    heads = ("pairs", "state", "reproduce")
-    return text_table(name, caption, "Method", heads, lines, kinds=sorts, words=heads)
+        keys.append(group[0].key)
+        files.append(f"{group[0].cell.path.parent.as_posix()}{LINES}")
+    heads = ("pairs", "state", "reproduce", "record of each seed")
+    made = text_table(name, caption, "Method", heads, lines, kinds=sorts, words=heads)
+    linked = (
+        replace(line, record=key, is_record=True, cells=(*line.cells[:-1], replace(line.cells[-1], file=file)))
+        for line, key, file in zip(made.lines, keys, files, strict=True)
+    )
+    return replace(made, lines=tuple(linked))

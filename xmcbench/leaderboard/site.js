@@ -1,4 +1,4 @@
-// Sorting and filtering. Everything is there without this script; what is chosen is kept in the address.
+// Sorting, filtering and saving. Everything is there without this script; what is chosen is kept in the address.
 "use strict";
 (() => {
   const form = document.querySelector(".controls");
@@ -7,6 +7,7 @@
   const original = new Map(tables.map((table) => [table, [...table.tBodies[0].rows]]));
 
   const choices = ["setting", "kind", "metric", "search"];
+  const boxes = [...(form?.querySelectorAll("[type=checkbox]") ?? [])];
   const control = (name) => form?.elements.namedItem(name);
   const columns = (table) => [...table.tHead.rows[0].cells];
   const name = (head) => head.dataset.name;
@@ -59,6 +60,14 @@
         shown += row.hidden || table.closest("[hidden]") ? 0 : 1;
       });
     });
+    const without = (chosen.get("without") || "").split(",");
+    boxes.forEach((box) => { box.checked = !without.includes(box.value); });
+    const hidden = boxes.filter((box) => !box.checked).map((box) => box.value);
+    tables.forEach((table) => {
+      // A column of a group of labels is headed "seen P@1".
+      const places = columns(table).map((head) => hidden.includes(name(head).split(" ").pop()));
+      for (const row of table.rows) [...row.cells].forEach((cell, place) => { cell.hidden = places[place]; });
+    });
     const [which, column, direction] = (chosen.get("sort") || "").split("~");
     tables.forEach((table) => {
       const place = columns(table).findIndex((head) => name(head) === metric);
@@ -73,7 +82,7 @@
     document.querySelectorAll("nav a[href]").forEach((link) => {
       const rest = new URLSearchParams(chosen);
       rest.delete("sort");
-      const kept = [...rest].some(([key]) => choices.includes(key));
+      const kept = [...rest].some(([key]) => key === "without" || choices.includes(key));
       link.setAttribute("href", link.getAttribute("href").split("#")[0] + (kept ? `#${rest}` : ""));
     });
   }
@@ -109,12 +118,52 @@
   });
   if (form) {
     form.hidden = false;
-    form.addEventListener("input", (event) => choose({ [event.target.name]: event.target.value, sort: "" }));
+    form.addEventListener("input", (event) => {
+      if (!boxes.includes(event.target)) choose({ [event.target.name]: event.target.value, sort: "" });
+      else choose({ without: boxes.filter((box) => !box.checked).map((box) => box.value).join(",") });
+    });
     form.addEventListener("reset", (event) => {
       event.preventDefault();
-      choose({ setting: "", kind: "", metric: "", search: "", sort: "" });
+      choose({ setting: "", kind: "", metric: "", search: "", without: "", sort: "" });
     });
   }
+  const words = (cell) => {
+    const copy = cell.cloneNode(true);
+    copy.querySelectorAll("sup, small, span").forEach((part) => part.remove());
+    return copy.textContent.trim();
+  };
+  // What a spreadsheet takes for a formula is quoted, unless it is a number.
+  const field = (text) => {
+    const inert = /^[=+\-@]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
+    return /[",\n]/.test(inert) ? `"${inert.replace(/"/g, '""')}"` : inert;
+  };
+  // The rows and columns that are shown, in their order; a column with intervals is followed by one of their half-widths.
+  function csv(table) {
+    const rows = [...table.tBodies[0].rows].filter((row) => !row.hidden);
+    const lines = [[], ...rows.map(() => [])];
+    columns(table).forEach((head, place) => {
+      if (head.hidden) return;
+      const cells = rows.map((row) => row.cells[place]);
+      const spreads = cells.map((cell) => (cell.querySelector("small")?.textContent ?? "").replace("\u00b1", ""));
+      [name(head), ...cells.map(words)].forEach((text, line) => lines[line].push(text));
+      if (spreads.some(Boolean)) [`${name(head)} \u00b1`, ...spreads].forEach((text, line) => lines[line].push(text));
+    });
+    return lines.map((line) => line.map(field).join(",") + "\n").join("");
+  }
+  tables.forEach((table) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "csv";
+    button.textContent = "Download CSV";
+    button.addEventListener("click", () => {
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([csv(table)], { type: "text/csv" }));
+      link.download = `${table.id || "table"}.csv`;
+      link.click();
+      URL.revokeObjectURL(link.href);
+    });
+    table.closest(".wide").after(button);
+  });
   document.querySelectorAll(".compare").forEach((part) => {
     const { metrics, pairs } = JSON.parse(part.querySelector("script").textContent);
     const [first, second] = part.querySelectorAll("select");

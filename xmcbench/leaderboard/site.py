@@ -1,7 +1,7 @@
 """Pages as a site: HTML files that open from disk, offline, and without JavaScript.
 
 Tables, paragraphs and figures are those of the Markdown pages. A script of a few kilobytes in every page searches,
-sorts and filters; it loads nothing.
+sorts, filters and saves tables; it loads nothing.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Container, Iterable, Sequence
+from importlib.metadata import metadata
 from importlib.resources import files as resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
+from xmcbench import __version__
 from xmcbench.leaderboard import canvas, hypertext
 from xmcbench.leaderboard.blocks import Block, Differences, Figures, Heading, Page
 from xmcbench.leaderboard.provenance import NEEDS_PAIRS, NO_PAIRS, OUTSIDE, SCRATCH
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.rows import slug
 from xmcbench.leaderboard.tables import Table
+from xmcbench.metrics import protocol
 from xmcbench.output import document
 from xmcbench.output.escaping import html
 
@@ -32,24 +35,55 @@ _INDEX = "README"
 _METRIC = re.compile(r"[A-Za-z]+@\d+")
 
 
-def site(pages: Sequence[Page], cited: Sequence[Source]) -> dict[str, str]:
-    """The files of a site: name -> content.
+class Links(NamedTuple):
+    """The targets of the links in tables: sources, the lines about records by their keys, and the folder of records."""
 
-    A page has the style of its charts once.
+    cited: Sequence[Source]
+    places: dict[str, str]
+    records: str
+
+
+def site(pages: Sequence[Page], cited: Sequence[Source], records: str = "") -> dict[str, str]:
+    """Return the files of a site: name -> content.
+
+    A page has the style of its charts once. records: the way from a page to the folder of records, empty where there
+    is none.
     """
-    return {_file(page.name): _page(page, pages, cited) for page in pages}
+    return {_file(page.name): _page(page, pages, cited, records) for page in pages}
 
 
 def _file(name: str) -> str:
     return "index.html" if name == _INDEX else f"{name}.html"
 
 
-def _page(page: Page, pages: Sequence[Page], cited: Sequence[Source]) -> str:
+def _page(page: Page, pages: Sequence[Page], cited: Sequence[Source], records: str) -> str:
     parts = ['<a class="skip" href="#main">Skip to the content</a>', f"<header>{_navigation(page, pages)}</header>"]
-    body = [document.heading(1, page.title), *_controls(page), *_sections(page.blocks, cited)]
-    parts.append(f'<main id="main">\n{chr(10).join(body)}\n</main>')
+    links = Links(cited, _places(page, pages), records)
+    body = [document.heading(1, page.title), *_controls(page), *_sections(page.blocks, links)]
+    parts += [f'<main id="main">\n{chr(10).join(body)}\n</main>', _footer(page.date)]
     style = _resource("site.css") + (canvas.rules() if any(isinstance(block, Figures) for block in page.blocks) else "")
     return document.page(page.title, parts, style=style, script=_resource("site.js"))
+
+
+def _places(page: Page, pages: Iterable[Page]) -> dict[str, str]:
+    """Return the key of a record -> the address of the line about it as seen from a page, on that page if possible."""
+    found = {}
+    for other in (*pages, page):
+        for table in (block for block in other.blocks if isinstance(block, Table)):
+            for line in (line for line in table.lines if line.is_record):
+                file = "" if other is page else quote(_file(other.name))
+                found[line.record] = f"{file}#{hypertext.anchor_of(line.record)}"
+    return found
+
+
+def _footer(date: str) -> str:
+    """Return the foot of a page: versions, the date of the latest result, and the links of the package."""
+    told = f"xmcbench {__version__}, metric protocol {protocol.VERSION}" + (f", latest result {date}" if date else "")
+    links = []
+    for line in metadata("xmcbench").get_all("Project-URL") or ():
+        label, _, url = line.partition(", ")
+        links.append(f' · <a href="{html(url)}">{html(label)}</a>')
+    return f"<footer>{html(told)}{''.join(links)}</footer>"
 
 
 def _navigation(page: Page, pages: Sequence[Page]) -> str:
@@ -87,6 +121,7 @@ def _controls(page: Page) -> list[str]:
     metrics = [
         name for name in columns if _METRIC.fullmatch(name) and any(_is_reordered(made, name) for made in tables)
     ]
+    shown = [name for name in columns if _METRIC.fullmatch(name)]
     chosen = [
         *(['<label>Search<input type="search" name="search"></label>'] if len(names) > 1 else []),
         *([_select("setting", "Setting", "all settings", settings)] if len(settings) > 1 else []),
@@ -96,11 +131,20 @@ def _controls(page: Page) -> list[str]:
             if metrics
             else []
         ),
+        *([_columns(shown)] if len(shown) > 1 else []),
     ]
     rest = '<button type="reset">Show all</button><p class="status" role="status"></p>'
     return (
         [f'<form class="controls" aria-label="What is shown" hidden>{"".join(chosen)}{rest}</form>'] if chosen else []
     )
+
+
+def _columns(metrics: Iterable[str]) -> str:
+    """Return the choice of the metrics that tables show."""
+    boxes = "".join(
+        f'<label><input type="checkbox" value="{html(name)}" checked>{html(name)}</label>' for name in metrics
+    )
+    return f"<details><summary>Columns</summary><fieldset><legend>Metrics shown</legend>{boxes}</fieldset></details>"
 
 
 def _is_reordered(table: Table, column: str) -> bool:
@@ -118,7 +162,7 @@ def _select(name: str, label: str, everything: str, options: Iterable[tuple[str,
     return f'<label>{label}<select name="{name}"><option value="">{everything}</option>{listed}</select></label>'
 
 
-def _sections(blocks: Sequence[Block], cited: Sequence[Source]) -> Iterable[str]:
+def _sections(blocks: Sequence[Block], links: Links) -> Iterable[str]:
     """The blocks; what follows a heading of level 2 is a section of its own."""
     markdown, open_section = _markdown(), False
     taken: dict[str, int] = {}
@@ -133,7 +177,8 @@ def _sections(blocks: Sequence[Block], cited: Sequence[Source]) -> Iterable[str]
                 open_section = True
             yield document.heading(block.level, block.text, anchor)
         elif isinstance(block, Table):
-            yield hypertext.table(block, cited, _anchor(f"table {block.name}", taken))
+            anchor = _anchor(f"table {block.name}", taken)
+            yield hypertext.table(block, links.cited, anchor, links.places, links.records)
         elif isinstance(block, Figures):
             yield _figures(block)
         elif isinstance(block, Differences):

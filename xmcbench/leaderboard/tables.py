@@ -28,7 +28,8 @@ Ties = Mapping[str, Set[str]]
 class TableCell:
     """One cell: its text, the half-width of its interval, its rank in the column, its notes.
 
-    rank: ``best``, ``tied`` with the best, or empty. value, half_width: of a metric, as fractions.
+    rank: ``best``, ``tied`` with the best, or empty. value, half_width: of a metric, as fractions. file: of records,
+    below their folder, to which a site links the text.
     """
 
     text: str = ""
@@ -37,6 +38,7 @@ class TableCell:
     notes: tuple[str, ...] = ()
     value: float | None = None
     half_width: float | None = None
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class TableLine:
     """One row; ``source`` is the number of its publication, 0 for a measured row; ``notes`` are about all of its
     figures; ``kinds`` are those by which a reader may filter (``xmcbench.leaderboard.provenance``).
 
-    name: the whole name. short: the text of the first column where that is shorter.
+    name: the whole name. short: the text of the first column where that is shorter. record: the key of the row's first
+    record. is_record: the line is about that record, and those of other tables lead to it on a site.
     """
 
     name: str
@@ -53,6 +56,8 @@ class TableLine:
     notes: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     short: str = ""
+    record: str = ""
+    is_record: bool = False
 
     @property
     def shown(self) -> str:
@@ -122,6 +127,7 @@ def metric_table(
             notes=row.marks,
             kinds=row.kinds,
             short=title,
+            record=row.key,
         )
         for row, title, own, cells, marked in zip(rows, titles, told, measured, tied, strict=True)
     ]
@@ -191,7 +197,7 @@ def group_table(rows: Sequence[Row], groups: Sequence[str], name: str, caption: 
     pairs = [(group, metric) for group in groups for metric in OF_GROUPS]
     measured = _cells([[row.views[group][metric] for group, metric in pairs] for row in rows])
     lines = [
-        TableLine(row.name, tuple(cells), notes=row.marks, kinds=row.kinds, short=short)
+        TableLine(row.name, tuple(cells), notes=row.marks, kinds=row.kinds, short=short, record=row.key)
         for row, cells, short in zip(rows, measured, short_names(rows), strict=True)
     ]
     return Table(name, caption, "Method", tuple(Column(group, metric) for group, metric in pairs), tuple(lines))
@@ -213,7 +219,9 @@ def cost_table(
         texts += [_gib(cost.peak_gpu_bytes) if cost.peak_gpu_bytes is not None else ""] if gpu else []
         texts += [machines[position]] if machines else []
         cells = tuple(map(TableCell, texts))
-        lines.append(TableLine(row.name, cells, notes=row.marks, kinds=row.kinds, short=short[row.name]))
+        lines.append(
+            TableLine(row.name, cells, notes=row.marks, kinds=row.kinds, short=short[row.name], record=row.key)
+        )
     heads = ["fit s", "reused s", "predict ms/instance", "peak memory GiB", *(["peak GPU GiB"] if gpu else [])]
     heads += ["measured on"] if machines else []
     return Table(name, caption, "Method", tuple(Column("", head) for head in heads), tuple(lines))

@@ -1,7 +1,7 @@
 """HTML pages that need nothing but themselves: no request, light and dark, legible on a phone.
 
 A Content-Security-Policy names the page's style and its script, if it has one, by their digests: whatever else comes
-into a page, a browser neither loads nor runs it.
+into a page, a browser neither loads nor runs it. The icon needs images whose content is their address.
 
 A page is made of fragments of HTML. The functions below make them from text and escape it; only ``page``, ``section``
 and ``scrolling`` take what is HTML already.
@@ -47,6 +47,12 @@ article { border: 1px solid var(--line); padding: .6rem .9rem; margin: .8rem 0; 
 article h3 { margin: 0 0 .3em; font-size: 1rem; }
 """
 
+#: Three bars. Without an icon, a browser asks the server for one.
+_ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E"
+    "%3Cpath fill='%230b57b0' d='M0 5h2v3H0zM3 2h2v6H3zM6 0h2v8H6z'/%3E%3C/svg%3E"
+)
+
 
 def page(title: str, body: Iterable[str], *, style: str = "", script: str = "", mark: str = "") -> str:
     """Return a whole page. body: fragments of HTML. style: CSS besides ``STYLE``. mark: the command that made it."""
@@ -55,11 +61,12 @@ def page(title: str, body: Iterable[str], *, style: str = "", script: str = "", 
     assert "</" not in style + script
     styles, scripts = f"\n{STYLE}{style}", f"\n{script}"
     allowed = [f"style-src {_digest(styles)}", *([f"script-src {_digest(scripts)}"] if script else [])]
-    policy = "; ".join(["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"])
+    policy = "; ".join(["default-src 'none'", "img-src data:", *allowed, "base-uri 'none'", "form-action 'none'"])
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n{comment}<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<link rel="icon" href="{_ICON}">\n'
         f"<title>{html(title)}</title>\n<style>{styles}</style>\n</head>\n<body>\n"
         + "\n".join([*body, *([f"<script>{scripts}</script>"] if script else [])])
         + "\n</body>\n</html>\n"
