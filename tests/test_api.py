@@ -578,3 +578,5 @@ def test_two_rows_are_compared_and_explained_in_a_notebook(tiny, options):
     found = xmcbench.explain("tfidf", "bm25", "R@10", instances=2, dataset=tiny)
     assert (found.metric, found.comparison.differences) == ("R@10", compared.differences)
     assert len(found.better) <= 2
+    assert found._repr_html_().startswith("<style>")
+    assert all(f"<bdi>{label.text}" in found._repr_html_() for moved in found.better for label in moved.labels)

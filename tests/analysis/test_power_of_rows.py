@@ -37,7 +37,7 @@ def test_two_rows_and_all_rows_of_a_dataset(inside, few):
     # The half-width of the interval of this pair on 5,115 instances is 0.88 points.
     assert rows == pytest.approx((2.8 / 0.01) ** 2 * 5_115 * (0.0088 / 1.96) ** 2, rel=0.02)
 
-    ended = inside("power", "--detect", "0.5", *where)
+    ended = inside("power", "--detect", "0.5", "--wide", *where)
     assert ended.returncode == 0, ended.stderr
     assert "BM25 and TF-IDF (pecos)" in ended.stdout
     assert "Left out, without stored ranks: Label expansion." in ended.stdout

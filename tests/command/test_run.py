@@ -944,9 +944,8 @@ def test_scores_follow_from_the_stored_predictions(inside, xmcbench, tiny, tmp_p
     assert document["intervals"] == record["metrics"]["none"]["intervals"]
 
 
-def test_a_dry_run_names_what_is_left_out_once(inside, tiny, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "300")
-    ended = inside("run", "--dataset", tiny, "--setting", "ez", "--dry-run")
+def test_a_dry_run_names_what_is_left_out_once(inside, tiny):
+    ended = inside("run", "--dataset", tiny, "--setting", "ez", "--dry-run", "--wide")
     (line,) = [line for line in ended.stdout.splitlines() if line.startswith("knn ")]
     assert "skipped: it needs pairs, and the zero-shot setting has none (use --setting fs or full)" in line
     assert "left out" not in ended.stderr

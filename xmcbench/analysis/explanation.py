@@ -60,7 +60,7 @@ class Moved:
         return self.first - self.second
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """The difference of two rows in one metric, first minus second.
 
@@ -131,6 +131,14 @@ class Explanation:
             differences = [f"{100 * difference:+.2f}" for difference in (contrast.inside, contrast.outside)]
             lines.append([name, f"{contrast.rows:,}", *differences, f"{contrast.p:.4f}", f"{contrast.adjusted:.4f}"])
         return lines
+
+    def _repr_html_(self) -> str:
+        from xmcbench.analysis.explanation_page import fragment
+
+        return fragment(self)
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         """The facts, the clearest slices, and the instances that moved most."""
