@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class MACLR(SelfTraining):
-    """MACLR (Xiong et al., WWW 2022): two stages of pre-training without a pair, then fine-tuning on those known.
+    """MACLR (Xiong et al., NAACL 2022): two stages of pre-training without a pair, then fine-tuning on those known.
 
     Stage I: the context of a document is to find the titles of its cluster (equation 3), clusters growing finer until
     each document is its own, and to stay away from sampled labels (equation 4). Stage II: the encoder trains on what

@@ -35,12 +35,12 @@ def row(record, altered):
 def with_claim(tmp_path):
     """The paper's source with another claim."""
     folder = Path(__file__).parents[2] / "leaderboards" / "published"
-    for path in folder.glob("maclr_www22*.csv"):
+    for path in folder.glob("maclr_naacl22*.csv"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
 
     def make(claim):
         path = tmp_path / "source.toml"
-        path.write_text((folder / "maclr_www22.toml").read_text() + f'\n[[claims]]\nclaim = "It is so"\n{claim}\n')
+        path.write_text((folder / "maclr_naacl22.toml").read_text() + f'\n[[claims]]\nclaim = "It is so"\n{claim}\n')
         return read_source(path)
 
     return make

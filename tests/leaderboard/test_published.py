@@ -25,7 +25,7 @@ def lines(name):
 
 @pytest.fixture(scope="module")
 def printed():
-    return lines("maclr_www22.csv")
+    return lines("maclr_naacl22.csv")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_all_116_rows_stand_on_their_pages_as_printed(printed, board):
 
 def test_all_7_ablation_rows_stand_on_their_page_as_printed(board):
     page = board["ablation.md"].splitlines()
-    rows = lines("maclr_www22_ablation.csv")
+    rows = lines("maclr_naacl22_ablation.csv")
     assert len(rows) == 7
     for row in rows:
         (line,) = [cells(line) for line in page if line.startswith(f"| *{row['index']}*")]
