@@ -4,12 +4,14 @@ import csv
 import json
 import re
 import signal
+import sys
 
 import pytest
 
 from xmcbench.command.main import main
+from xmcbench.errors import Unavailable
 from xmcbench.extras import installation
-from xmcbench.leaderboard import raster
+from xmcbench.leaderboard import rendering
 from xmcbench.records import Store
 
 LEARNERS = """
@@ -188,11 +190,34 @@ def test_png(inside, tiny, tmp_path):
     assert (drawing.with_suffix(".png").read_bytes(), drawing.exists()) == (content, False)
 
 
-def test_png_names_what_is_missing(tiny, monkeypatch, capsys):
-    monkeypatch.setattr(raster, "find_spec", lambda name: None)
+def test_pdf(inside, tiny, tmp_path):
+    try:
+        rendering.require("pdf")
+    except Unavailable as error:
+        pytest.skip(str(error))
+    ended = inside("curve", "--dataset", tiny, "--methods", "tfidf", "--ratio", "0,1", "--metric", "P@1", "--pdf")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1].endswith("tiny-label-p1.pdf")
+    content = (tmp_path / "runs" / "curves" / "tiny-label-p1.pdf").read_bytes()
+    assert content.startswith(b"%PDF")
+    assert b"/MediaBox [ 0 0 450 " in content  # 600 units of 3/4 point
+
+
+def test_a_library_that_is_missing_below_a_package_is_named(monkeypatch):
+    def fail(name):
+        raise OSError('no library called "cairo-2" was found\nno library called "cairo"')
+
+    monkeypatch.setattr(rendering, "import_module", fail)
+    with pytest.raises(Unavailable, match='cairosvg: no library called "cairo-2" was found .*libcairo2'):
+        rendering.require("pdf")
+
+
+def test_a_format_names_the_missing_package(tiny, monkeypatch, capsys):
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # in the process of the tests
-    code = main(["curve", "--dataset", str(tiny), "--methods", "tfidf", "--ratio", "0,1", "--png"])
-    assert (code, installation("resvg-py") in capsys.readouterr().err) == (1, True)
+    for kind, (module, package) in rendering.FORMATS.items():
+        monkeypatch.setitem(sys.modules, module, None)
+        code = main(["curve", "--dataset", str(tiny), "--methods", "tfidf", "--ratio", "0,1", f"--{kind}"])
+        assert (code, installation(package) in capsys.readouterr().err) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, metavar="DIR", help="folder for the figures (default: curves/ in the runs folder)"
     )
     drawn.add_argument("--png", action="store_true", help="also write PNG (needs resvg-py)")
+    drawn.add_argument("--pdf", action="store_true", help="also write PDF (needs cairosvg)")
     drawn.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
@@ -53,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.errors import UnknownName
     from xmcbench.experiment import plan_curve
-    from xmcbench.leaderboard import raster
+    from xmcbench.leaderboard import rendering
     from xmcbench.leaderboard.curves import table
     from xmcbench.leaderboard.markup import plain
     from xmcbench.metrics import METRICS
@@ -65,8 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
     ratios, metrics = sorted(arguments.ratio), arguments.metric
     if unknown := [metric for metric in metrics if metric not in METRICS]:
         raise UnknownName("metric", unknown[0], METRICS)
-    if arguments.png:
-        raster.require()
+    formats = [kind for kind in rendering.FORMATS if getattr(arguments, kind)]
+    for kind in formats:
+        rendering.require(kind)
     options = request.options(arguments)
     if len({(given.by, *given.ratio) for given in arguments.grids}) > 1:
         raise UsageError("a curve has one axis: its grids cannot differ in --by or --ratio", "draw one curve for each")
@@ -81,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     out = arguments.out or arguments.runs / "curves"
     drawn = [made for part in results.parts() for metric in metrics if (made := part.curve(metric))]
     if arguments.json:
-        files = results.draw(metrics, out, arguments.png)
+        files = results.draw(metrics, out, formats)
         records = report.records_json(results.records, results.staleness)
         report.print_json({**report.results_json(results), "records": records, "files": [*map(str, files)]})
         return 0 if drawn and results.ok else 1
@@ -91,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(plain(points), *(f"missing: {point}" for point in made.missing), "", sep="\n")
     if not drawn:
         print("no results to draw")
-    for path in results.draw(metrics, out, arguments.png):  # after the figures, which do not depend on the files
+    for path in results.draw(metrics, out, formats):  # after the figures, which do not depend on the files
         print(path)
     print(*results.problems(), sep="\n", end="\n" if results.problems() else "")
     return 0 if drawn and results.ok else 1
