@@ -1,4 +1,4 @@
-"""Rerank: the first labels of another method, put in a new order by a cross-encoder."""
+"""Rerank: the first labels of another method, put in a new order by a cross-encoder or a language model."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ _PAIRS = 8192
 class Rerank(Method):
     """A cross-encoder of sentence-transformers over the first ``depth`` labels of another method.
 
-    The cross-encoder reads an instance and a label together and gives one score. The labels behind the first ``depth``
-    keep their order after them. Nothing is trained by this method; the first ranking is that of ``first``, trained on
-    the pairs if there are any. The notes say how many pairs were read and how long that took. The cross-encoder runs in
-    one process, whatever ``--processes`` says.
+    The cross-encoder reads an instance and a label together and gives one score. A causal language model with a chat
+    template is one, too, such as Qwen3-Reranker (Zhang et al., 2025, arXiv:2506.05176): its score is the logit of "yes"
+    minus that of "no" after both texts, which the template calls query and document. The labels behind the first
+    ``depth`` keep their order after them. Nothing is trained by this method; the first ranking is that of ``first``,
+    trained on the pairs if there are any. The notes say how many pairs were read and how long that took. The
+    cross-encoder runs in one process, whatever ``--processes`` says.
     """
 
     title = "Rerank"
@@ -48,6 +50,9 @@ class Rerank(Method):
         "cross-encoder/ms-marco-MiniLM-L6-v2"
     )
     depth: Annotated[Labels, Doc("number of labels that are reranked")] = 20
+    instruction: Annotated[
+        str | None, Doc("what a language model is told before each pair; none: what its checkpoint says, if anything")
+    ] = None
     max_length: Annotated[
         int | None,
         Ge(8),
@@ -124,7 +129,7 @@ class Rerank(Method):
         read = [(texts[row], names[labels[row, place]]) for row, place in zip(rows, places, strict=True)]
         if read:
             out[rows, places] = self._model.predict(
-                read, batch_size=self.batch, show_progress_bar=False, convert_to_numpy=True
+                read, prompt=self.instruction, batch_size=self.batch, show_progress_bar=False, convert_to_numpy=True
             ).astype(np.float32)
         return out
 
@@ -147,6 +152,9 @@ class Rerank(Method):
             raise UsageError(
                 f"{self.model} gives {model.num_labels} scores for a pair", "choose a model with one output"
             )
+        answers = getattr(model[-1], "true_token_id", 1), getattr(model[-1], "false_token_id", 0)
+        if answers[0] == answers[1]:
+            raise UsageError(f"the tokenizer of {self.model} has no words yes and no", "choose another model")
         self.notes["model"] = {
             "name": folder.resolve().name if source == "a local folder" else self.model,
             "source": source,
@@ -161,14 +169,19 @@ class Rerank(Method):
 
 def _check_cross_encoder(folder: Path) -> None:
     """Raise UsageError where a folder says of itself that it is another model. sentence-transformers would put an
-    output of random weights on any encoder."""
+    output of random weights on any encoder, and have a causal model without a chat template read two texts as one."""
     if not folder.is_dir():
         return
     model = read_config(folder / "config_sentence_transformers.json", ModelConfig)
     transformer = read_config(folder / "config.json", Architecture)
-    kinds = (transformer and transformer.architectures) or [""]
-    if (model is None or model.model_type != "CrossEncoder") and not kinds[0].endswith("ForSequenceClassification"):
-        raise UsageError(f"{folder} is not a cross-encoder: {kinds[0] or 'its architecture is not stated'}")
+    (kind, *_) = (transformer and transformer.architectures) or [""]
+    if (model is not None and model.model_type == "CrossEncoder") or kind.endswith("ForSequenceClassification"):
+        return
+    if not kind.endswith("ForCausalLM"):
+        raise UsageError(f"{folder} is not a cross-encoder: {kind or 'its architecture is not stated'}")
+    tokenizer = read_config(folder / "tokenizer_config.json", dict[str, Any]) or {}
+    if not (folder / "chat_template.jinja").is_file() and not tokenizer.get("chat_template"):
+        raise UsageError(f"{folder} is a language model without a chat template", "choose one for chats or reranking")
 
 
 def reorder(found: TopK, scores: np.ndarray) -> TopK:

@@ -24,6 +24,58 @@ def cross_encoder(checkpoint, tmp_path):
     return save
 
 
+TEMPLATE = "{% for message in messages %}{{ message['role'] }} : {{ message['content'] }} {% endfor %}answer :"
+WORDS = "yes no query document system answer relevant ? : the old apple red bridge and green island candle"
+
+
+@pytest.fixture
+def language_model(tmp_path):
+    """A tiny causal language model with a chat template; returns its folder."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    def save(words=WORDS, template=TEMPLATE):
+        vocabulary = {word: number for number, word in enumerate(["<pad>", "<unk>", *words.split()])}
+        tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        special = {"pad_token": "<pad>", "unk_token": "<unk>", "padding_side": "left", "model_max_length": 64}
+        torch.manual_seed(3)
+        sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+        model = LlamaForCausalLM(LlamaConfig(vocab_size=len(vocabulary), pad_token_id=0, **sizes))
+        folder = tmp_path / "language-model"
+        model.save_pretrained(folder)
+        PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=template, **special).save_pretrained(folder)
+        return folder
+
+    return save
+
+
+@pytest.mark.parametrize("instruction", [None, "relevant ?"])
+def test_a_language_model_answers_yes_or_no(language_model, run, stories, instruction):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = language_model()
+    found, method = run(folder, depth=3, instruction=instruction)
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    told = f"system : {instruction} " if instruction else ""
+    for row, text in enumerate(NEW):
+        for label, score in zip(found.indices[row, :3].tolist(), found.scores[row, :3].tolist(), strict=True):
+            if label >= 0:
+                read = f"{told}query : {text} document : {stories[1][label]} answer :"
+                with torch.inference_mode():
+                    logits = model(**tokenizer(read, return_tensors="pt")).logits[0, -1]
+                yes, no = (float(logits[tokenizer.convert_tokens_to_ids(word)]) for word in ("yes", "no"))
+                assert score == pytest.approx(1 / (1 + np.exp(no - yes)), abs=1e-5)
+    assert method.notes["model"]["name"] == "language-model"
+
+
+def test_language_models_that_cannot_judge(language_model, run):
+    with pytest.raises(UsageError, match="is a language model without a chat template"):
+        run(language_model(template=None))
+    with pytest.raises(UsageError, match="has no words yes and no"):
+        run(language_model(WORDS.removeprefix("yes no ")))
+
+
 @pytest.fixture
 def run(predicted):
     def go(folder, k=8, **values):
