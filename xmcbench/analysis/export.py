@@ -13,6 +13,7 @@ from xmcbench.extras import installation
 from xmcbench.output import escaping
 from xmcbench.records import Record, Staleness
 from xmcbench.results import flat
+from xmcbench.storage.artifact_stores import UNFINISHED, list_stores
 from xmcbench.storage.atomic import atomic_file, write_text
 from xmcbench.storage.canonical import canonical_json
 
@@ -132,3 +133,16 @@ def _log(client: MlflowClient, experiment: str, record: Record, runs: str, stale
 
 def _shorten(value: object) -> str:
     return escaping.visible(str(value))[:_LONGEST]
+
+
+def collect_judgments(runs: Path) -> list[str]:
+    """Return the judgments that cells below a runs folder kept, finished or not: lines of JSON, each once."""
+    kept = "judgments"
+    found: dict[str, None] = {}
+    for store in list_stores(runs):
+        for folder in (*sorted(store.glob(f"{kept}/*/")), *sorted((store / UNFINISHED).glob(f"{kept}-*/"))):
+            if (file := folder / f"{kept}.jsonl").is_file():
+                with file.open(encoding="utf-8") as lines:
+                    # The last line can be half written.
+                    found.update((line.rstrip("\n"), None) for line in lines if line.endswith("\n"))
+    return sorted(found)

@@ -7,6 +7,7 @@
   xmcbench export mlflow --to mlruns                       runs of MLflow: a folder, or the address of a server
   xmcbench export run tfidf --setting ez --out run.txt     stored predictions as a run of trec_eval
   xmcbench export qrels --dataset lf-debian-2k --out qrels.txt
+  xmcbench export judgments --out judgments.jsonl          scores of a judge, for --set rerank.judgments=FILE
 
 The run is after the filter and cut at 100 predictions. Instances and labels are named by their uids; where these are
 not unique or contain white space, by row numbers.
@@ -59,7 +60,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     flags.add_choice(ranked)
     qrels = verbs.add_parser("qrels", help="the test pairs of a dataset, as trec_eval reads them")
     flags.add_dataset(qrels, several=False)
-    for verb in (records, table, ranked, qrels):
+    judgments = verbs.add_parser("judgments", help="the scores that the judges of a runs folder gave")
+    judgments.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    for verb in (records, table, ranked, qrels, judgments):
         verb.add_argument("--out", type=Path, required=True, metavar="FILE", help="file to write")
         verb.add_argument("--force", action="store_true", help="replace FILE")
 
@@ -72,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _mlflow(arguments)
     report.check_new(arguments.out, arguments.force)
     actions = {"records": _records, "table": _table, "paper": _paper, "run": _run, "qrels": _qrels}
-    return actions[arguments.action](arguments)
+    return {**actions, "judgments": _judgments}[arguments.action](arguments)
 
 
 def _records(arguments: argparse.Namespace) -> int:
@@ -175,4 +178,19 @@ def _qrels(arguments: argparse.Namespace) -> int:
     pairs = dataset.test_pairs()
     trec.write_qrels(arguments.out, pairs, trec.identifiers(dataset.test), trec.identifiers(dataset.labels))
     print(f"{format_count(pairs.nnz, 'pair')} in {arguments.out}")
+    return 0
+
+
+def _judgments(arguments: argparse.Namespace) -> int:
+    from xmcbench.analysis.export import collect_judgments
+    from xmcbench.errors import UsageError
+    from xmcbench.storage.atomic import write_text
+
+    lines = collect_judgments(arguments.runs)
+    if not lines:
+        raise UsageError(
+            f"there are no judgments in {arguments.runs}", "methods with a judge, such as rerank, keep them"
+        )
+    write_text(arguments.out, "".join(f"{line}\n" for line in lines))
+    print(f"{format_count(len(lines), 'judgment')} in {arguments.out}")
     return 0

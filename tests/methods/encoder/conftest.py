@@ -171,3 +171,30 @@ def predicted(stories, tmp_path):
         return found, method
 
     return run
+
+
+TEMPLATE = "{% for message in messages %}{{ message['role'] }} : {{ message['content'] }} {% endfor %}answer :"
+ANSWERS = "yes no query document system answer relevant ? : the old apple red bridge and green island candle"
+
+
+@pytest.fixture
+def language_model(tmp_path):
+    """A tiny causal language model with a chat template; returns its folder."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    def save(words=ANSWERS, template=TEMPLATE):
+        vocabulary = {word: number for number, word in enumerate(["<pad>", "<unk>", *words.split()])}
+        tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        special = {"pad_token": "<pad>", "unk_token": "<unk>", "padding_side": "left", "model_max_length": 64}
+        torch.manual_seed(3)
+        sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+        model = LlamaForCausalLM(LlamaConfig(vocab_size=len(vocabulary), pad_token_id=0, **sizes))
+        folder = tmp_path / "language-model"
+        model.save_pretrained(folder)
+        PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=template, **special).save_pretrained(folder)
+        return folder
+
+    return save

@@ -3,7 +3,8 @@ import pytest
 import torch
 
 from xmcbench import Artifacts, Texts, TopK, UsageError
-from xmcbench.methods.rerank import Rerank, reorder
+from xmcbench.methods.rerank import Rerank
+from xmcbench.methods.rerank.method import reorder
 from xmcbench.methods.tfidf import Tfidf
 
 NEW = Texts.from_lists(["the old apple", "", "red bridge and green island"], ["candle forest", "", "garden"])
@@ -19,32 +20,6 @@ def cross_encoder(checkpoint, tmp_path):
         folder, base = tmp_path / f"cross{labels}", checkpoint(pooling="")
         AutoModelForSequenceClassification.from_pretrained(base, num_labels=labels).save_pretrained(folder)
         AutoTokenizer.from_pretrained(base).save_pretrained(folder)
-        return folder
-
-    return save
-
-
-TEMPLATE = "{% for message in messages %}{{ message['role'] }} : {{ message['content'] }} {% endfor %}answer :"
-WORDS = "yes no query document system answer relevant ? : the old apple red bridge and green island candle"
-
-
-@pytest.fixture
-def language_model(tmp_path):
-    """A tiny causal language model with a chat template; returns its folder."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-    def save(words=WORDS, template=TEMPLATE):
-        vocabulary = {word: number for number, word in enumerate(["<pad>", "<unk>", *words.split()])}
-        tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        special = {"pad_token": "<pad>", "unk_token": "<unk>", "padding_side": "left", "model_max_length": 64}
-        torch.manual_seed(3)
-        sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-        model = LlamaForCausalLM(LlamaConfig(vocab_size=len(vocabulary), pad_token_id=0, **sizes))
-        folder = tmp_path / "language-model"
-        model.save_pretrained(folder)
-        PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=template, **special).save_pretrained(folder)
         return folder
 
     return save
@@ -73,7 +48,7 @@ def test_language_models_that_cannot_judge(language_model, run):
     with pytest.raises(UsageError, match="is a language model without a chat template"):
         run(language_model(template=None))
     with pytest.raises(UsageError, match="has no words yes and no"):
-        run(language_model(WORDS.removeprefix("yes no ")))
+        run(language_model(words="query : the old apple"))
 
 
 @pytest.fixture
@@ -90,7 +65,7 @@ def test_the_first_labels_are_in_the_order_of_the_cross_encoder(
 ):
     from sentence_transformers import CrossEncoder
 
-    monkeypatch.setattr("xmcbench.methods.rerank._PAIRS", pairs)
+    monkeypatch.setattr("xmcbench.methods.rerank.method._PAIRS", pairs)
     folder = cross_encoder()
     found, method = run(folder, depth=2)
     first = Tfidf()
@@ -156,7 +131,7 @@ def test_a_gpu_without_bfloat16_takes_float16(cross_encoder, predicted, run, mon
     monkeypatch.setattr("xmcbench.methods.encoder.hardware.choose_precision", volta)
     found, method = predicted(Rerank(model=str(folder), precision=precision), NEW, 8)
     assert method.notes["model"]["precision"] == "fp16"
-    assert {parameter.dtype for parameter in method._model.parameters()} == {torch.float16}
+    assert {parameter.dtype for parameter in method._judge.model.parameters()} == {torch.float16}
     np.testing.assert_allclose(np.sort(found.scores[0]), np.sort(exact.scores[0]), atol=0.05)
 
 

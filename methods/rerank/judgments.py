@@ -1,0 +1,105 @@
+"""Judgments: the scores that a judge gave to documents and labels, in a file that grows while they are given.
+
+A line of the file is a JSON object: ``judge``, ``document`` (SHA-256 of the text), ``label`` (the text) and ``score``.
+The judge is the model with its digest or, on a server, its name, and a digest of what it was told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from xmcbench import UsageError
+
+#: A document and a label, as texts.
+Pair = tuple[str, str]
+FILE = "judgments.jsonl"
+
+
+class Judge(Protocol):
+    """Scores documents and labels. identity: everything that a score depends on but the two texts."""
+
+    identity: str
+
+    def judge(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, float]]:
+        """Yield the position of a pair and its score, in any order."""
+
+
+class Judgment(Struct, frozen=True):
+    """A line of the file."""
+
+    judge: str
+    document: str
+    label: str
+    score: float
+
+
+class Judgments:
+    """The judgments of one judge: those of files, and those that it gives, which are appended to a file at once.
+
+    counts: how many were ``asked`` of the judge, and how many were ``kept``, which cost nothing.
+    """
+
+    def __init__(self, judge: Judge, out: Path, files: Iterable[Path] = ()) -> None:
+        """Read what is there. Raises UsageError for a file that cannot be read; a last line cut short is left out."""
+        self._judge, self._out = judge, out
+        self._known: dict[tuple[str, str], float] = {}
+        self.counts = {"asked": 0, "kept": 0}
+        for file in (*files, *([out] if out.exists() else [])):
+            self._read(file, may_be_cut=file == out)
+
+    def score(self, pairs: Sequence[Pair]) -> np.ndarray:
+        """Return the scores of pairs, float32, asking the judge for those that are not known."""
+        keys = [(_digest(document), label) for document, label in pairs]
+        places = {key: place for place, key in enumerate(keys) if key not in self._known}
+        missing = [*places.values()]
+        self.counts["asked"] += len(missing)
+        self.counts["kept"] += len(pairs) - len(missing)
+        if missing:
+            with self._out.open("ab") as stream:
+                for position, score in self._judge.judge([pairs[place] for place in missing]):
+                    key = keys[missing[position]]
+                    self._known[key] = score
+                    stream.write(msgspec.json.encode(Judgment(self._judge.identity, *key, score)) + b"\n")
+                    stream.flush()  # what was paid for is not asked again, whatever ends this process
+        return np.array([self._known[key] for key in keys], np.float32)
+
+    def write(self, file: Path, pairs: Sequence[Pair]) -> None:
+        """Write the judgments of pairs, all of which are known, in their order."""
+        keys = dict.fromkeys((_digest(document), label) for document, label in pairs)
+        identity = self._judge.identity
+        lines = (msgspec.json.encode(Judgment(identity, *key, self._known[key])) + b"\n" for key in keys)
+        file.write_bytes(b"".join(lines))
+
+    @staticmethod
+    def digest(pairs: Sequence[Pair]) -> str:
+        """Return the SHA-256 (hex) of pairs."""
+        return _digest("\x00".join(part for pair in pairs for part in pair))
+
+    def _read(self, file: Path, may_be_cut: bool) -> None:
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+        *lines, rest = content.split(b"\n")
+        if may_be_cut and rest:  # the process was killed while it wrote
+            file.write_bytes(content[: len(content) - len(rest)])
+        elif rest:
+            lines.append(rest)
+        for number, line in enumerate(lines, 1):
+            try:
+                found = msgspec.json.decode(line, type=Judgment)
+            except msgspec.MsgspecError as error:
+                raise UsageError(f"{file}, line {number} is not a judgment: {error}") from error
+            if found.judge == self._judge.identity:
+                self._known[found.document, found.label] = found.score
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,292 @@
+"""A language model behind a server: retries, errors, what is kept, and speed. The server is a thread of the test."""
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from xmcbench import MethodError, Texts, UsageError
+from xmcbench.methods.rerank import Rerank, server
+from xmcbench.methods.rerank.judgments import FILE, Judgments
+from xmcbench.methods.rerank.server import Server, read_score
+from xmcbench.records import Store
+
+NEW = Texts.from_lists(["the old apple", "red bridge and green island"], ["candle forest", "garden"])
+
+
+def completion(yes):
+    """A chat completion as vLLM gives it, in which yes has this probability."""
+    words = [("Yes", yes * 0.5), ("yes", yes * 0.3), (" no", (1 - yes) * 0.8), ("maybe", 0.1)]
+    top = [{"token": word, "logprob": float(np.log(share))} for word, share in words]
+    message = {"role": "assistant", "content": "Yes"}
+    choice = {"message": message, "logprobs": {"content": [{"token": "Yes", "top_logprobs": top}]}}
+    return {"choices": [choice], "usage": {"prompt_tokens": 30, "completion_tokens": 1}}
+
+
+def share(request):
+    """The probability that the server gives: it depends on the texts alone."""
+    content = request["messages"][1]["content"]
+    return 0.05 + 0.9 * (sum(content.encode()) % 97) / 97
+
+
+class Fake(ThreadingHTTPServer):
+    """trouble: what the next requests meet instead of an answer: a status with headers, a body, or ``hang``."""
+
+    request_queue_size = 256
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.trouble, self.seen, self.delay_s, self.lock = [], [], 0.0, threading.Lock()
+        self.answer = lambda request: completion(share(request))
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with self.server.lock:
+            trouble = self.server.trouble.pop(0) if self.server.trouble else None
+            self.server.seen.append((self.path, request, self.headers.get("Authorization")))
+        time.sleep(self.server.delay_s)
+        status, headers, body = 200, {}, json.dumps(self.server.answer(request)).encode()
+        if trouble == "hang":
+            self.close_connection = True
+            return
+        if isinstance(trouble, tuple):
+            status, headers = trouble
+            body = b'{"error": "trouble"}'
+        elif isinstance(trouble, bytes):
+            body = trouble
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": len(body)}.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def fake():
+    made = Fake()
+    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    thread.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """The waits between attempts, which do not happen."""
+    waited = []
+    monkeypatch.setattr(server, "sleep", waited.append)
+    return waited
+
+
+@pytest.fixture
+def judge(fake):
+    return Server(fake.url, "judge-7b", "Be strict.", at_once=4, words=None)
+
+
+PAIRS = [(f"document {number}", f"label {number % 3}") for number in range(12)]
+
+
+def test_a_score_is_the_probability_of_yes(fake, judge, monkeypatch):
+    scores = dict(judge.judge(PAIRS))
+    assert sorted(scores) == [*range(12)]
+    for position, (document, label) in enumerate(PAIRS):
+        yes = share({"messages": [{}, {"content": f"Document: {document}\n\nLabel: {label}"}]})
+        assert scores[position] == pytest.approx(0.8 * yes / (0.8 * yes + 0.8 * (1 - yes)))
+    path, request, key = fake.seen[0]
+    assert (path, request["model"], request["max_tokens"], key) == ("/v1/chat/completions", "judge-7b", 1, None)
+    assert request["messages"][0]["content"] == "Be strict. Answer yes or no."
+    assert judge.counts == {"requests": 12, "retries": 0, "prompt_tokens": 360, "completion_tokens": 12}
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    other = Server(fake.url, "judge-7b", None, at_once=1, words=1)
+    dict(other.judge(PAIRS[:1]))
+    assert fake.seen[-1][2] == "Bearer secret"
+    assert fake.seen[-1][1]["messages"][1]["content"] == "Document: document\n\nLabel: label 0"
+    assert "secret" not in other.identity
+
+
+@pytest.mark.parametrize(
+    "trouble", [(500, {}), (503, {}), (429, {"Retry-After": "7"}), b"{", b'{"choices": []}', b"[]", "hang"]
+)
+def test_a_passing_trouble_changes_no_score(fake, judge, waits, trouble):
+    undisturbed = dict(judge.judge(PAIRS))
+    fake.trouble = [trouble, trouble]
+    assert dict(judge.judge(PAIRS)) == undisturbed
+    assert judge.counts["retries"] == len(waits) == 2
+    assert min(waits) == 7 if trouble == (429, {"Retry-After": "7"}) else max(waits) < 7
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        ((401, {}), "HTTP 401: .*trouble.*valid key"),
+        ((404, {}), "HTTP 404: .*rerank.model"),
+        ((400, {}), "HTTP 400"),
+    ],
+)
+def test_a_request_that_is_refused_is_not_repeated(fake, judge, waits, trouble, said):
+    fake.trouble = [trouble] * 99
+    with pytest.raises(MethodError, match=said):
+        dict(judge.judge(PAIRS[:1]))
+    assert (len(fake.seen), waits) == (1, [])
+
+
+def test_a_trouble_that_lasts_ends_the_cell(fake, judge, waits):
+    fake.trouble = [(500, {})] * 99
+    with pytest.raises(MethodError, match=r"HTTP 500: .* \(6 attempts\) \(what was answered is kept"):
+        dict(judge.judge(PAIRS[:1]))
+    assert (len(fake.seen), len(waits)) == (6, 5)
+
+
+def test_answers_without_probabilities():
+    def answer(content):
+        return {"choices": [{"message": {"content": content}}]}
+
+    assert [read_score(answer(said)) for said in ("Yes", " no.", "**Yes**")] == [1.0, 0.0, 1.0]
+    with pytest.raises(ValueError, match="says neither yes nor no but 'perhaps'"):
+        read_score(answer("Perhaps"))
+
+
+def test_what_is_no_address():
+    with pytest.raises(UsageError, match="localhost:8000 is not the address of a server"):
+        Server("localhost:8000", "m", None, 1, None)
+
+
+def test_a_run_that_was_killed_asks_only_for_the_rest(fake, judge, waits, tmp_path):
+    undisturbed = Judgments(judge, tmp_path / "whole.jsonl").score(PAIRS)
+    fake.seen.clear()
+    fake.trouble = [None] * 5 + [(400, {})] * 99
+    single = Server(fake.url, "judge-7b", "Be strict.", at_once=1, words=None)
+    with pytest.raises(MethodError, match="HTTP 400"):
+        Judgments(single, tmp_path / FILE).score(PAIRS)
+    kept = (tmp_path / FILE).read_bytes()
+    assert kept.count(b"\n") == 5
+    (tmp_path / FILE).write_bytes(kept + b'{"judge": "server ju')  # killed while it wrote
+    fake.trouble, before = [], len(fake.seen)
+    again = Judgments(judge, tmp_path / FILE)
+    np.testing.assert_array_equal(again.score(PAIRS), undisturbed)
+    assert again.counts == {"asked": 7, "kept": 5}
+    assert len(fake.seen) - before == 7
+    assert (tmp_path / FILE).read_bytes().startswith(kept)
+    np.testing.assert_array_equal(Judgments(judge, tmp_path / FILE).score(PAIRS), undisturbed)
+
+
+def test_judgments_of_a_file_and_of_other_judges(fake, judge, tmp_path):
+    judgments = Judgments(judge, tmp_path / "a.jsonl")
+    scores = judgments.score([*PAIRS, PAIRS[0]])
+    assert scores[-1] == scores[0]
+    judgments.write(tmp_path / "kept.jsonl", PAIRS[:9])
+    asked = len(fake.seen)
+    assert asked == len(PAIRS)
+    file = Judgments(judge, tmp_path / "b.jsonl", [tmp_path / "kept.jsonl"])
+    np.testing.assert_array_equal(file.score(PAIRS), scores[:-1])
+    assert (len(fake.seen) - asked, file.counts) == (3, {"asked": 3, "kept": 9})
+    other = Server(fake.url, "judge-7b", "Be kind.", at_once=4, words=None)
+    told = Judgments(other, tmp_path / "c.jsonl", [tmp_path / "kept.jsonl"])
+    told.score(PAIRS[:2])
+    assert told.counts == {"asked": 2, "kept": 0}
+    (tmp_path / "bad.jsonl").write_text('{"judge": 1}\n')
+    with pytest.raises(UsageError, match=r"bad.jsonl, line 1 is not a judgment"):
+        Judgments(judge, tmp_path / "d.jsonl", [tmp_path / "bad.jsonl"])
+
+
+def test_a_cell_is_made_again_from_its_judgments(fake, predicted, tmp_path):
+    values = {"url": fake.url, "model": "judge-7b", "depth": 3, "batch": 2}
+    found, method = predicted(Rerank(**values), NEW, 8)
+    asked = len(fake.seen)
+    assert method.notes["judgments"] == {"asked": asked, "kept": 0}
+    assert method.notes["server"]["requests"] == asked == method.notes["pairs_read"]
+    assert np.isclose(found.scores[0, 0], max(found.scores[0, :3]))
+    again, method = predicted(Rerank(**values), NEW, 8)
+    assert (len(fake.seen), method.notes["judgments"]) == (asked, {"asked": 0, "kept": asked})
+    (file,) = (tmp_path / "store").rglob(FILE)
+    file = shutil.copy(file, tmp_path / "kept.jsonl")
+    shutil.rmtree(tmp_path / "store")
+    again, method = predicted(Rerank(**values, judgments=str(file)), NEW, 8)
+    assert again.indices.tolist() == found.indices.tolist()
+    assert (len(fake.seen), method.notes["judgments"]) == (asked, {"asked": 0, "kept": asked})
+
+
+def test_a_model_ranks_alike_here_and_behind_a_server(fake, language_model, predicted):
+    """The server runs the same model on the same words."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = language_model()
+    told = "relevant ? Answer yes or no."
+    here, _ = predicted(Rerank(model=str(folder), precision="fp32", instruction=told, depth=5), NEW, 8)
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+
+    def answer(request):
+        system, user = (message["content"] for message in request["messages"])
+        document, label = user.removeprefix("Document: ").split("\n\nLabel: ")
+        said = f"system : {system} query : {document} document : {label} answer :"
+        with torch.inference_mode():
+            logits = model(**tokenizer(said, return_tensors="pt")).logits[0, -1].log_softmax(-1)
+        words = [
+            {"token": word, "logprob": float(logits[tokenizer.convert_tokens_to_ids(word)])} for word in ("yes", "no")
+        ]
+        return {"choices": [{"message": {"content": "yes"}, "logprobs": {"content": [{"top_logprobs": words}]}}]}
+
+    fake.answer = answer
+    there, _ = predicted(Rerank(url=fake.url, model="tiny", instruction="relevant ?", depth=5), NEW, 8)
+    assert there.indices.tolist() == here.indices.tolist()
+    np.testing.assert_allclose(there.scores[:, :5], here.scores[:, :5], atol=1e-5)
+
+
+def test_a_file_of_judgments_that_is_not_there():
+    with pytest.raises(UsageError, match="there is no file of judgments at none.jsonl"):
+        Rerank(url="http://localhost:1/v1", judgments="none.jsonl").require()
+
+
+def test_a_cell_that_was_killed_asks_only_for_the_rest(fake, xmcbench, tiny, tmp_path):
+    """The whole way: a run is killed in the middle, run again, exported, and made again without the server."""
+    fake.delay_s = 0.02
+    values = (f"rerank.url={fake.url}", "rerank.model=judge-7b", "rerank.depth=4", "rerank.batch=2")
+    words = ["run", "--dataset", str(tiny), "--setting", "ez", "--methods", "rerank"]
+    words += [word for value in values for word in ("--set", value)]
+    begun = subprocess.Popen([sys.executable, "-m", "xmcbench", *words], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    while len(fake.seen) < 30:
+        assert begun.poll() is None
+        time.sleep(0.01)
+    begun.kill()
+    begun.wait()
+    while True:  # until the process of the cell has ended, too
+        asked = len(fake.seen)
+        time.sleep(1)
+        if len(fake.seen) == asked:
+            break
+    ended = xmcbench(*words)
+    assert ended.returncode == 0, ended.stderr
+    (record,) = Store(tmp_path / "runs").records()
+    total = record.notes["pairs_read"]
+    # The answers on their way when it was killed are lost.
+    assert asked < total <= len(fake.seen) <= total + 2
+    assert record.notes["judgments"] == {"asked": len(fake.seen) - asked, "kept": total + asked - len(fake.seen)}
+    assert xmcbench("export", "judgments", "--out", "kept.jsonl").stdout == f"{total} judgments in kept.jsonl\n"
+    whole = len(fake.seen)
+    again = xmcbench(*words, "--set", "rerank.judgments=kept.jsonl", "--runs", "other")
+    assert again.returncode == 0, again.stderr
+    (other,) = Store(tmp_path / "other").records()
+    assert (len(fake.seen), other.notes["judgments"]) == (whole, {"asked": 0, "kept": total})
+    assert other.metrics == record.metrics
+    assert xmcbench("export", "judgments", "--out", "none.jsonl", "--runs", "nowhere").returncode == 2
