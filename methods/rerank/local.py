@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xmcbench import Compute, UsageError
+from xmcbench.methods.declarations import PrecisionName
 from xmcbench.methods.encoder.saved_config import Architecture, ModelConfig, read_config
 from xmcbench.methods.rerank.judgments import Pair
 
@@ -18,7 +19,13 @@ class CrossEncoder:
     """A judge by sentence-transformers. notes: facts about the model."""
 
     def __init__(
-        self, name: str, compute: Compute, precision: str, max_length: int | None, batch: int, instruction: str | None
+        self,
+        name: str,
+        compute: Compute,
+        precision: PrecisionName,
+        max_length: int | None,
+        batch: int,
+        instruction: str | None,
     ) -> None:
         """Open the model. Raises Unavailable where it is not available, UsageError where it is not a cross-encoder."""
         from xmcbench.methods.embedder.folder import check_model, files_sha256
