@@ -275,7 +275,7 @@ def test_what_is_not_declared_is_said():
     assert find_undeclared(Ranged, Method) == []
 
 
-BUILT_IN = {name: from_point(point(name)).method for name in Registry().sources()}
+BUILT_IN = {name: from_point(point(name)).method for name in Registry().sources}
 EVERY = [(name, parameter) for name, method in BUILT_IN.items() for parameter in list_parameters(method)]
 
 

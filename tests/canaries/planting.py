@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 #: More canaries than there are.
 ALL = 10**6
 #: A program that prints the source digest of every method.
-SOURCES = "import json; from xmcbench.plugins.registry import Registry; print(json.dumps(Registry().sources()))"
+SOURCES = "import json; from xmcbench.plugins.registry import Registry; print(json.dumps(dict(Registry().sources)))"
 
 
 @dataclass(frozen=True)

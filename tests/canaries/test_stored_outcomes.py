@@ -19,7 +19,7 @@ from xmcbench.runner.canaries.outcomes import CanaryOutcome, Difference, Stored,
 from xmcbench.runner.canaries.run import outcome_file, run_all
 
 ROOT = Path(__file__).parents[2]
-METHODS = sorted(Registry().sources())
+METHODS = sorted(Registry().sources)
 #: Values that no canary has, and why: "method.parameter" or "*.parameter", and the value.
 WITHOUT = {
     ("*.precision", "auto"): "one of the others, by the processor",
