@@ -13,6 +13,7 @@ from xmcbench.methods.encoder.saved_config import (
     ADAPTER,
     BACKENDS,
     Architecture,
+    ModelConfig,
     read_config,
     refuse_own_code,
     refuse_pointers,
@@ -62,6 +63,12 @@ def is_model2vec(folder: Path) -> bool:
     """Return whether this is a model of model2vec that sentence-transformers does not load by itself."""
     config = read_config(folder / "config.json", Architecture)
     return not (folder / "modules.json").is_file() and config is not None and config.model_type == "model2vec"
+
+
+def is_sparse(folder: Path) -> bool:
+    """Return whether a folder says that its model gives sparse vectors."""
+    config = read_config(folder / "config_sentence_transformers.json", ModelConfig)
+    return config is not None and config.model_type == "SparseEncoder"
 
 
 def files_sha256(folder: Path, backend: str = "torch") -> str:

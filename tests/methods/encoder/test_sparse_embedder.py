@@ -1,0 +1,64 @@
+"""Embedding models with sparse vectors."""
+
+import numpy as np
+import pytest
+import torch
+
+from xmcbench import Texts, UsageError
+from xmcbench.methods.embedder import Embedder
+from xmcbench.methods.pefa import PEFA
+
+NEW = Texts.from_lists(["the old apple", "", "red bridge and green island"], ["candle forest", "", "garden"])
+
+
+@pytest.fixture
+def splade(checkpoint, tmp_path):
+    """A tiny sparse encoder; returns its folder, and the loaded model."""
+    from sentence_transformers import SparseEncoder
+    from sentence_transformers.sparse_encoder.modules import MLMTransformer, SpladePooling
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    def save(similarity="dot"):
+        torch.manual_seed(3)
+        base, folder = checkpoint(pooling=""), tmp_path / f"splade-{similarity}"
+        AutoModelForMaskedLM.from_pretrained(base).save_pretrained(tmp_path / "words")
+        AutoTokenizer.from_pretrained(base).save_pretrained(tmp_path / "words")
+        modules = [MLMTransformer(str(tmp_path / "words")), SpladePooling()]
+        model = SparseEncoder(modules=modules, device="cpu", similarity_fn_name=similarity)
+        model.save_pretrained(str(folder))
+        return folder, model
+
+    return save
+
+
+@pytest.mark.parametrize("similarity", ["dot", "cosine"])
+def test_labels_are_in_the_order_of_the_sparse_products(splade, predicted, stories, similarity):
+    folder, model = splade(similarity)
+    found, method = predicted(Embedder(model=str(folder), batch=3), NEW, 8)
+    queries, labels = (encode([*texts]).to_dense().numpy() for encode, texts in (
+        (model.encode_query, NEW), (model.encode_document, stories[1])))  # fmt: skip
+    scores = queries @ labels.T
+    if similarity == "cosine":
+        scores = scores / np.linalg.norm(queries, axis=1)[:, None] / np.linalg.norm(labels, axis=1)
+    for row in range(len(NEW)):
+        expected = np.argsort(-scores[row], kind="stable")[:8]
+        assert found.indices[row].tolist() == expected.tolist()
+        np.testing.assert_allclose(found.scores[row], scores[row, expected], rtol=1e-5)
+    notes = method.notes["model"]
+    assert (notes["similarity"], notes["name"], notes["precision"]) == (similarity, folder.name, "fp32")
+    assert notes["words_per_label"] == pytest.approx((labels > 0).sum(axis=1).mean(), abs=0.05)
+
+
+def test_texts_are_cut(splade, predicted):
+    folder, _ = splade()
+    long = Texts.from_lists(["apple " * 40], ["candle " * 40])
+    whole, cut = (predicted(Embedder(model=str(folder), max_length=length), long, 8)[0] for length in (None, 8))
+    assert not np.array_equal(whole.scores, cut.scores)
+
+
+def test_options_of_dense_vectors_are_refused(splade, predicted):
+    folder, _ = splade()
+    with pytest.raises(UsageError, match=r"truncate_dim is for dense vectors, and .* gives sparse ones"):
+        predicted(Embedder(model=str(folder), truncate_dim=8), NEW, 8)
+    with pytest.raises(UsageError, match="gives sparse vectors, and PEFA needs dense ones"):
+        predicted(PEFA(model=str(folder)), NEW, 8)
