@@ -36,7 +36,7 @@ class PEFA(Embedder):
     # A vote is at most 1: next to inner products without a bound it would count for nothing.
     _similarity: ClassVar[Literal["cosine"] | None] = "cosine"
     supervision: ClassVar[Literal["unused", "required"]] = "required"
-    _can_be_sparse: ClassVar[bool] = False
+    _takes_any_vectors: ClassVar[bool] = False
 
     neighbors: Annotated[Instances, Doc("number of nearest training instances that vote or abstain")] = 50
     mix: Annotated[float, Interval(gt=0, le=1), Doc("weight of the votes; the label text has the rest")] = 0.5

@@ -65,10 +65,10 @@ def is_model2vec(folder: Path) -> bool:
     return not (folder / "modules.json").is_file() and config is not None and config.model_type == "model2vec"
 
 
-def is_sparse(folder: Path) -> bool:
-    """Return whether a folder says that its model gives sparse vectors."""
+def model_kind(folder: Path) -> str:
+    """Return the class of sentence-transformers that a folder says its model is of; empty where it does not."""
     config = read_config(folder / "config_sentence_transformers.json", ModelConfig)
-    return config is not None and config.model_type == "SparseEncoder"
+    return (config and config.model_type) or ""
 
 
 def files_sha256(folder: Path, backend: str = "torch") -> str:

@@ -36,8 +36,9 @@ class Embedder(Method):
     asymmetric models (Router) and static ones (StaticEmbedding) work; a folder of model2vec works where that package is
     installed. Code that a model brings along is never run, and neither is a pickle. Pairs are not used.
 
-    Models with sparse vectors, such as SPLADE (Formal et al., SIGIR 2021), are searched exactly by sparse products, in
-    one process: their vectors are never dense. ``truncate_dim``, ``stored_as`` and other backends are not for them.
+    Models with sparse vectors, such as SPLADE (Formal et al., SIGIR 2021), and models with a vector for each token,
+    such as ColBERT (Khattab and Zaharia, SIGIR 2020), are searched exactly, in one process. ``truncate_dim``,
+    ``stored_as`` and other backends are not for them. The notes say how many words or vectors a text has.
 
     The preset ``quick`` cuts texts at 64 tokens, as that of the other encoders does, and rounds the weights to 16 bits
     where that is faster. The defaults run the model as it is.
@@ -53,8 +54,8 @@ class Embedder(Method):
     supervision: ClassVar[Literal["unused", "required"]] = "unused"
     deterministic = True
     described: ClassVar[tuple[str, ...]] = ("model",)
-    #: Whether models with sparse vectors can be used.
-    _can_be_sparse: ClassVar[bool] = True
+    #: Whether models can be used whose texts are not one dense vector each.
+    _takes_any_vectors: ClassVar[bool] = True
     #: None for the model's own.
     _similarity: ClassVar[Literal["cosine"] | None] = None
     needs: ClassVar = {"gpu": 1}
@@ -120,21 +121,23 @@ class Embedder(Method):
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Embed the labels, or take their vectors from the store. Raises Unavailable where the model is missing, or
         where there are fewer GPUs than processes, UsageError where it cannot be run."""
-        from xmcbench.methods.embedder.folder import is_sparse
+        from xmcbench.methods.embedder.folder import model_kind
         from xmcbench.methods.embedder.model import EmbeddingModel
+        from xmcbench.methods.embedder.multi_vector import MultiVectorModel
         from xmcbench.methods.embedder.sparse import SparseModel
         from xmcbench.methods.encoder.backbone import locate
-        from xmcbench.methods.sparse.search import SparseIndex
 
-        self._sparse: SparseModel | None = None
-        if is_sparse(locate(self.model)[0]):
-            self._refuse_dense_options()
-            prompts = self.instance_prompt, self.label_prompt
-            options = self.precision, self.max_length, prompts, self.batch
-            self._sparse = SparseModel.open(self.model, self.compute.device, *options)
-            self._index = SparseIndex(self._sparse.vectors(raw_Y, "label"))
-            self.notes["model"] = self._sparse.notes
-            return
+        self._other: SparseModel | MultiVectorModel | None = None
+        kind = model_kind(locate(self.model)[0])
+        for other in (SparseModel, MultiVectorModel):
+            if other.kind == kind:
+                self._refuse_dense_options()
+                prompts = self.instance_prompt, self.label_prompt
+                options = self.precision, self.max_length, prompts, self.batch
+                self._other = other.open(self.model, self.compute.device, *options)
+                self.notes["model"] = self._other.notes
+                self._other.index(raw_Y)
+                return
         self._model: EmbeddingModel = EmbeddingModel.open(
             self.model,
             self.compute.device,
@@ -158,20 +161,19 @@ class Embedder(Method):
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels that are most similar to each text, by the model's own similarity."""
-        if self._sparse is not None:
-            queries = self._sparse.vectors(raw_X, "instance")
-            yield self._index.search(queries, k)
+        if self._other is not None:
+            yield from self._other.search(raw_X, k)
             return
         with self._model.temporary(self.artifacts, raw_X, "instance", np.dtype(self.stored_as)) as vectors:
             yield from self._nearest(vectors, self._labels, k, self.notes)
 
     def _refuse_dense_options(self) -> None:
-        """Raise UsageError for options, and methods, that are for dense vectors only."""
-        if not self._can_be_sparse:
-            raise UsageError(f"{self.model} gives sparse vectors, and {self.title} needs dense ones", "use embedder")
+        """Raise UsageError for options, and methods, that are for one dense vector per text only."""
+        if not self._takes_any_vectors:
+            raise UsageError(f"{self.title} needs one dense vector per text, which {self.model} does not give")
         dense = {"truncate_dim": None, "backend": "torch", "stored_as": "float32"}
         if changed := [name for name, default in dense.items() if getattr(self, name) != default]:
-            raise UsageError(f"{changed[0]} is for dense vectors, and {self.model} gives sparse ones", "leave it out")
+            raise UsageError(f"{changed[0]} is for models with one dense vector per text", "leave it out")
 
     def _nearest(
         self, queries: np.ndarray, items: np.ndarray, k: int, notes: dict[str, object] | None = None

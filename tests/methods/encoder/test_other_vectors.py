@@ -1,4 +1,4 @@
-"""Embedding models with sparse vectors."""
+"""Embedding models whose texts are not one dense vector each: sparse vectors, and a vector for each token."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,40 @@ def test_texts_are_cut(splade, predicted):
 
 def test_options_of_dense_vectors_are_refused(splade, predicted):
     folder, _ = splade()
-    with pytest.raises(UsageError, match=r"truncate_dim is for dense vectors, and .* gives sparse ones"):
+    with pytest.raises(UsageError, match="truncate_dim is for models with one dense vector per text"):
         predicted(Embedder(model=str(folder), truncate_dim=8), NEW, 8)
-    with pytest.raises(UsageError, match="gives sparse vectors, and PEFA needs dense ones"):
+    with pytest.raises(UsageError, match="PEFA needs one dense vector per text, which .*splade-dot does not give"):
         predicted(PEFA(model=str(folder)), NEW, 8)
+
+
+@pytest.fixture
+def colbert(checkpoint, tmp_path):
+    """A tiny multi-vector encoder; returns its folder, and the loaded model."""
+    from sentence_transformers import MultiVectorEncoder
+
+    def save(similarity="maxsim"):
+        torch.manual_seed(3)
+        model = MultiVectorEncoder(str(checkpoint(pooling="")), device="cpu", similarity_fn_name=similarity)
+        model.save_pretrained(str(tmp_path / f"colbert-{similarity}"))
+        return tmp_path / f"colbert-{similarity}", model
+
+    return save
+
+
+@pytest.mark.parametrize("similarity", ["maxsim", "meanmaxsim"])
+@pytest.mark.parametrize("products", [1, 64_000_000])
+def test_labels_are_in_the_order_of_their_best_vectors(colbert, predicted, stories, monkeypatch, similarity, products):
+    monkeypatch.setattr("xmcbench.methods.embedder.multi_vector._PRODUCTS", products)
+    folder, model = colbert(similarity)
+    found, method = predicted(Embedder(model=str(folder), batch=3), NEW, 8)
+    queries, labels = model.encode_query([*NEW]), model.encode_document([*stories[1]])
+    for row, query in enumerate(queries):
+        scores = np.array([(np.asarray(query) @ np.asarray(label).T).max(axis=1).sum() for label in labels])
+        scores = scores / len(query) if similarity == "meanmaxsim" else scores
+        expected = np.argsort(-scores, kind="stable")[:8]
+        assert found.indices[row].tolist() == expected.tolist()
+        np.testing.assert_allclose(found.scores[row], scores[expected], rtol=1e-4)
+    notes = method.notes["model"]
+    assert notes["vectors_per_label"] == pytest.approx(np.mean([*map(len, labels)]), abs=0.05)
+    assert notes["vectors_per_instance"] == pytest.approx(np.mean([*map(len, queries)]), abs=0.05)
+    assert notes["label_vectors_bytes"] == sum(np.asarray(label).nbytes for label in labels)
