@@ -72,7 +72,8 @@ class Recipe(_Part, frozen=True, omit_defaults=True):
 
     component, architecture: of a distribution's release. relations: the fields that give the pairs; None for those of
     the recipe. language: of the texts; None for English. next_release: the release that the test instances and the
-    unseen labels are from; None where all is of one.
+    unseen labels are from; None where all is of one. tools: version of each Debian package with a program of its name
+    that the bytes depend on.
     """
 
     recipe: str
@@ -83,6 +84,7 @@ class Recipe(_Part, frozen=True, omit_defaults=True):
     relations: tuple[str, ...] | None = None
     language: str | None = None
     next_release: str | None = None
+    tools: dict[str, str] = {}
 
 
 class Download(_Part, frozen=True):
