@@ -142,7 +142,9 @@ def read_card(path: Path) -> Card:
 def write_card(path: Path, card: Card) -> None:
     """Write a card; ``read_card`` gives it back, and equal cards have equal bytes."""
     counts = {name: card.counts[name] for name in get_args(Count) if name in card.counts}
-    build = card.build and msgspec.structs.replace(card.build, indices=dict(sorted(card.build.indices.items())))
+    build = card.build and msgspec.structs.replace(
+        card.build, indices=dict(sorted(card.build.indices.items())), tools=dict(sorted(card.build.tools.items()))
+    )
     ordered = msgspec.structs.replace(card, counts=counts, files=dict(sorted(card.files.items())), build=build)
     values: dict[str, Any] = msgspec.to_builtins(ordered)
     values = {key: value for key, value in values.items() if value not in ("", None, False, {}, [], ())}

@@ -124,7 +124,7 @@ def _split(items: Sequence[Item]) -> list[bool]:
     contents = [item.content for item in items]
     rows: dict[str, int] = {}
     alike = [(row, rows.setdefault(_short_name(item.name), row)) for row, item in enumerate(items)]
-    alike += near_pairs(contents, contents)
+    alike += near_pairs(contents, contents, every=True)
     graph = coo_array((np.ones(len(alike)), np.array(alike).T), shape=(len(items), len(items)))
     _, groups = connected_components(graph, directed=False)
     _, firsts = np.unique(groups, return_index=True)

@@ -26,7 +26,8 @@ _HEADING = re.compile(r"( {0,3})(\S)\x08\2")
 _RULE = re.compile(r"([^\w\s]|_)\1{9,}")
 
 _SEE_ALSO = re.compile(r"see[\s-]*also\b", re.IGNORECASE)
-_DASH = re.compile(r"\s+[-\u2010-\u2015\u2212]+\s+")
+#: The names in NAME, and the dash before the description, from which a space is missing at times.
+_NAMES = re.compile(r".*?(?:\s+[-\u2010-\u2015]+\s*|[-\u2010-\u2015]+\s+)")
 
 #: ``ls(1)``, also as ``ls (1)``.
 _REFERENCE = re.compile(r"([^\s,;()]+)\s?\((\d\w*|n)\)")
@@ -72,12 +73,22 @@ def parse(rendered: str) -> Text:
         if _SEE_ALSO.match(heading):
             # Lines are broken behind a hyphen too.
             related.append(re.sub(r"-\n\s*", "-", text))
-        elif heading.casefold() == "name":
-            _, *described = _DASH.split(text, maxsplit=1)
-            synopsis = " ".join(" ".join(described).split())
+            continue
+        if heading.casefold() == "name" and not synopsis:
+            synopsis, text = _describe(text)
         else:
-            content += [heading, *_RULE.sub(" ", text).split()]
+            content.append(heading)
+        content += _RULE.sub(" ", text).split()
     return Text(synopsis, " ".join(content).strip(), tuple(dict.fromkeys(_references("\n".join(related)))))
+
+
+def _describe(text: str) -> tuple[str, str]:
+    """Split the text of NAME into the description, which is the rest of the line with a dash, and the lines below."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        if (found := _NAMES.match(line)) and line[found.end() :].strip():
+            return " ".join(line[found.end() :].split()), "\n".join(lines[number + 1 :])
+    return "", ""
 
 
 def _sections(lines: list[str]) -> Iterator[tuple[str, str]]:
