@@ -75,11 +75,11 @@ def parse(rendered: str) -> Text:
             related.append(re.sub(r"-\n\s*", "-", text))
             continue
         if heading.casefold() == "name" and not synopsis:
-            synopsis, text = _describe(text)
+            synopsis, rest = _describe(text)
         else:
-            content.append(heading)
-        content += _RULE.sub(" ", text).split()
-    return Text(synopsis, " ".join(content).strip(), tuple(dict.fromkeys(_references("\n".join(related)))))
+            rest = f"{heading} {text}"
+        content += _RULE.sub(" ", rest).split()
+    return Text(synopsis, " ".join(content), tuple(dict.fromkeys(_references("\n".join(related)))))
 
 
 def _describe(text: str) -> tuple[str, str]:
