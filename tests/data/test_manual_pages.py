@@ -229,7 +229,8 @@ def test_references_are_those_of_see_also():
     assert parse(rendered(*lines)) == Text("", "TEXT no(1) NOTES no(2)", tuple(names))
 
 
-def test_a_page_can_include_no_file(write_deb, write_card, tmp_path):
+def test_a_page_can_include_no_file(write_deb, write_card, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "secret").write_text("A secret.\n")
     text = f"Shown.\n.so {tmp_path}/secret\n.so ../secret\n.so secret\nAlso shown."
     archive = write_deb("alpha", {**ALPHA, "man1/spy.1": page("spy", "read files", text, "open(2)")})
