@@ -132,6 +132,10 @@ def test_near_duplicates_are_those_of_the_exact_similarity():
     assert 40 < len(expected) < 190
     assert set(near_pairs(queries, texts)) == expected
     assert near_pairs(["two words"], ["two words"]) == []
+    found = near_pairs(
+        ["a text of five words"], ["a text of five words", "a text", "a text of five words "], every=True
+    )
+    assert found == [(0, 0), (0, 2)]
 
 
 def test_info_warns_and_audit_writes_a_page(inside, planted, tmp_path):

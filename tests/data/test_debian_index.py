@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from xmcbench.data import build, fetch, load_dataset, verify
 from xmcbench.data.card import read_card, write_card
-from xmcbench.data.recipes.debian_packages import is_training, read_packages, version_key
+from xmcbench.data.recipes.debian_packages import read_packages, version_key
+from xmcbench.data.recipes.items import is_training
 from xmcbench.data.text_files import sha256_unpacked
 from xmcbench.errors import DataError, UnknownName, UsageError
 

@@ -113,8 +113,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _build(arguments: argparse.Namespace) -> int:
     from xmcbench.data import build
+    from xmcbench.display import find_screen
 
-    built = build(arguments.name, arguments.out, arguments.indices, arguments.other_release, arguments.force)
+    with find_screen() as screen:
+        built = build(
+            arguments.name,
+            arguments.out,
+            arguments.indices,
+            arguments.other_release,
+            arguments.force,
+            lambda line: screen.show([line]),
+        )
     same = "files identical to those on the card" if built.as_pinned else "files differ from those on the card"
     print(f"{built.card.name} in {built.folder}: {_counts(built.card.counts.items())}; {same}")
     return 0
@@ -124,6 +133,7 @@ def _fetch(arguments: argparse.Namespace) -> int:
     from xmcbench.data import fetch
     from xmcbench.data.catalog import find
     from xmcbench.data.fetching import fetch_data
+    from xmcbench.display import find_screen
     from xmcbench.errors import UsageError
 
     card = find(arguments.name).card
@@ -135,7 +145,8 @@ def _fetch(arguments: argparse.Namespace) -> int:
             f"fetch these with --out DIR and without --offline, or run `xmcbench data build {card.slug}`",
         )
     else:
-        paths = fetch(arguments.name, arguments.out)
+        with find_screen() as screen:
+            paths = fetch(arguments.name, arguments.out, lambda line: screen.show([line]))
     for path in paths:
         print(path)
     return 0

@@ -198,9 +198,10 @@ def _leaks(dataset: Dataset, train: np.ndarray, test: np.ndarray, near: bool) ->
         yield Finding(kind, "test instances", len(pairs), len(test), tuple(map(" | ".join, shown)))
 
 
-def near_pairs(queries: Iterable[str], texts: Iterable[str]) -> list[tuple[int, int]]:
+def near_pairs(queries: Iterable[str], texts: Iterable[str], every: bool = False) -> list[tuple[int, int]]:
     """(query, text) of the queries that have a near duplicate among the texts: the first one found, by position.
 
+    every: all that are found, not the first alone.
     Texts with fewer than three words are not reported. Where many texts share most of their words, a near duplicate can
     be missed: see ``_COMPARED``.
     """
@@ -223,7 +224,8 @@ def near_pairs(queries: Iterable[str], texts: Iterable[str]) -> list[tuple[int, 
         for place in sorted(place for place, _ in shared.most_common(_COMPARED)):
             if _similarity(shingles, kept[place][1]) >= NEAR:
                 found.append((row, kept[place][0]))
-                break
+                if not every:
+                    break
     return found
 
 

@@ -72,7 +72,8 @@ class Recipe(_Part, frozen=True, omit_defaults=True):
 
     component, architecture: of a distribution's release. relations: the fields that give the pairs; None for those of
     the recipe. language: of the texts; None for English. next_release: the release that the test instances and the
-    unseen labels are from; None where all is of one.
+    unseen labels are from; None where all is of one. tools: version of each Debian package with a program of its name
+    that the bytes depend on.
     """
 
     recipe: str
@@ -83,6 +84,7 @@ class Recipe(_Part, frozen=True, omit_defaults=True):
     relations: tuple[str, ...] | None = None
     language: str | None = None
     next_release: str | None = None
+    tools: dict[str, str] = {}
 
 
 class Download(_Part, frozen=True):
@@ -140,7 +142,9 @@ def read_card(path: Path) -> Card:
 def write_card(path: Path, card: Card) -> None:
     """Write a card; ``read_card`` gives it back, and equal cards have equal bytes."""
     counts = {name: card.counts[name] for name in get_args(Count) if name in card.counts}
-    build = card.build and msgspec.structs.replace(card.build, indices=dict(sorted(card.build.indices.items())))
+    build = card.build and msgspec.structs.replace(
+        card.build, indices=dict(sorted(card.build.indices.items())), tools=dict(sorted(card.build.tools.items()))
+    )
     ordered = msgspec.structs.replace(card, counts=counts, files=dict(sorted(card.files.items())), build=build)
     values: dict[str, Any] = msgspec.to_builtins(ordered)
     values = {key: value for key, value in values.items() if value not in ("", None, False, {}, [], ())}

@@ -2,13 +2,19 @@
 
 Each module defines
 
-    indices(recipe)            names of the source files, each plain, .gz or .xz
-    fetch(recipe, out)         download the source files into a folder; returns their paths
-    write(recipe, files, out)  write the dataset in the XC raw layout from the source files
+    indices(recipe)                      names of the source files, each plain, .gz or .xz
+    fetch(recipe, out, progress)         download the source files into a folder; returns their paths
+    write(recipe, files, out, progress)  write the dataset in the XC raw layout from the source files
+
+progress is called with a line about the work so far, as often as there is news.
 """
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -22,11 +28,17 @@ from xmcbench.data.exchange import check_free, output_folder
 from xmcbench.data.text_files import sha256_unpacked
 from xmcbench.data.verification import count
 from xmcbench.errors import DataError, UsageError
+from xmcbench.storage.atomic import make_folder
+from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file
-from xmcbench.storage.temporary import scratch
+from xmcbench.storage.locks import exclusive
 
 #: The modules of the recipes, by their names in cards.
-_RECIPES = {"debian-packages": "debian_packages", "long-texts": "long_texts"}
+_RECIPES = {"debian-packages": "debian_packages", "long-texts": "long_texts", "manual-pages": "manual_pages"}
+
+
+def _ignore(line: str) -> None:
+    """Show no progress."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +56,25 @@ def build(
     indices: Path | None = None,
     allow_other_release: bool = False,
     force: bool = False,
+    progress: Callable[[str], None] = _ignore,
 ) -> Built:
     """Build the dataset ``slug`` into ``out`` (default: the folder of its card), over an earlier build.
 
-    indices: a folder with the source indices; without it they are fetched. force: replace files of the same names that
-    an earlier build did not write; others stay in any case. Raises UsageError for a folder with other files, DataError
-    if the dataset has no recipe, or if the indices are damaged or, without ``allow_other_release``, not those of the
-    release on the card.
+    indices: a folder with the source indices; without it they are fetched, and kept in the cache until the dataset is
+    built. force: replace files of the same names that an earlier build did not write; others stay in any case.
+    progress: called with a line about the work so far. Raises UsageError for a folder with other files, DataError if
+    the dataset has no recipe, if a program is missing, or if the indices are damaged or, without
+    ``allow_other_release``, not those of the release on the card.
     """
     card, recipe, module = _recipe_of(slug)
     if allow_other_release and out is None:
         raise UsageError("another release is another dataset", "give it a folder: --out FOLDER")
     target = out or _home(card)
     check_free(target, force, rebuild=True)
-    with scratch() as temporary:
-        source = indices or temporary
+    tools = {name: _version_of(name, card) for name in recipe.tools}
+    with nullcontext(indices) if indices else _fetched(card.slug) as source:
         if indices is None:
-            module.fetch(recipe, source)
+            module.fetch(recipe, source, progress)
         files = {name: _index_file(source, name) for name in module.indices(recipe)}
         # As the release's own ``InRelease`` file lists them.
         digests = {name: sha256_unpacked(path) for name, path in files.items()}
@@ -71,26 +85,49 @@ def build(
                 "their SHA-256 differs from the card's; use --other-release to build another dataset",
             )
         with output_folder(target, force, rebuild=True) as folder:
-            module.write(recipe, [*files.values()], folder)
+            module.write(recipe, [*files.values()], folder, progress)
             made = replace(
                 card,
                 counts=count(folder),
                 files={path.name: sha256_file(path) for path in sorted(folder.iterdir())},
                 release=f"other than {card.release}" if other else card.release,
-                build=replace(recipe, indices=digests),
+                build=replace(recipe, indices=digests, tools=tools),
             )
             write_card(folder / "card.toml", made)
     return Built(target, made, made.files == dict(card.files))
 
 
-def fetch(slug: str, out: Path) -> list[Path]:
+def fetch(slug: str, out: Path, progress: Callable[[str], None] = _ignore) -> list[Path]:
     """Fetch the source that ``slug`` is built from into the folder ``out``; returns the files.
 
     Raises DataError, saying where to get it, for a dataset that cannot be fetched.
     """
     _, recipe, module = _recipe_of(slug)
-    files: list[Path] = module.fetch(recipe, out)
+    make_folder(out)
+    files: list[Path] = module.fetch(recipe, out, progress)
     return files
+
+
+@contextmanager
+def _fetched(slug: str) -> Iterator[Path]:
+    """A folder of the cache for source files, which stay where the block fails: the next build goes on from them."""
+    folder = cache_root() / "sources" / slug
+    make_folder(folder)
+    with exclusive(folder.with_name(f"{slug}.lock")) as held:
+        yield folder
+        shutil.rmtree(folder, ignore_errors=True)
+        held.remove()
+
+
+def _version_of(tool: str, card: Card) -> str:
+    """The upstream version of a program as dpkg knows it. Raises DataError without the program."""
+    if shutil.which(tool) is None:
+        raise DataError(f"{card.name} is built with {tool}, which this machine does not have", f"apt install {tool}")
+    try:
+        query = ["dpkg-query", "--show", "--showformat=${source:Upstream-Version}", tool]
+        return subprocess.run(query, capture_output=True, check=True, text=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def _recipe_of(slug: str) -> tuple[Card, Recipe, ModuleType]:

@@ -1,4 +1,4 @@
-"""Fetch the package indices of a Debian release with the machine's apt: its sources, mirrors and keys.
+"""Fetch package indices and packages of a Debian release with the machine's apt: its sources, mirrors and keys.
 
 apt checks the signature of the release and the sums of the indices. It works in a temporary folder: the machine's
 package lists are not touched, and no privileges are needed.
@@ -6,12 +6,16 @@ package lists are not touched, and no privileges are needed.
 
 from __future__ import annotations
 
+import os
+import posixpath
+import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from xmcbench.data.card import Recipe
+from xmcbench.data.exchange import has_checksum
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.temporary import scratch
@@ -24,7 +28,8 @@ _HELPER = Path("/usr/lib/apt/apt-helper")
 #: The keys of all releases, from the package debian-archive-keyring.
 _KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
-_HINT = "give a folder with the indices from the archive: --indices FOLDER"
+_HINT = "give a folder with the files from the archive: --indices FOLDER"
+_ARCHIVE_HINT = "get it from snapshot.debian.org, and give the folder of all files: --indices FOLDER"
 
 
 def fetch_indices(recipe: Recipe, paths: Sequence[Path]) -> None:
@@ -33,8 +38,7 @@ def fetch_indices(recipe: Recipe, paths: Sequence[Path]) -> None:
     A next release that the machine's sources do not have is taken from the archive that has the first one. Raises
     DataError if there is no apt, or if there is no such release.
     """
-    if shutil.which("apt-get") is None or not _HELPER.exists():
-        raise DataError("the indices are fetched with apt-get, which this machine does not have", _HINT)
+    _check_apt("the indices")
     with scratch() as folder:
         options = _options(folder / "machine", recipe)
         contents, archive = _read(options, recipe, recipe.release)
@@ -48,6 +52,43 @@ def fetch_indices(recipe: Recipe, paths: Sequence[Path]) -> None:
     for path, content in zip(paths, contents, strict=True):
         with atomic_file(path) as stream:
             stream.write(content)
+
+
+def fetch_archives(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
+    """Fetch the recipe's .deb files into a folder, unless they are there; returns them by name.
+
+    A file that is broken off is continued by the next call. Raises DataError if there is no apt, or for a file that the
+    release no longer has or whose bytes are others.
+    """
+    paths = {name: out / name for name in sorted(recipe.indices)}
+    missing = [name for name, path in paths.items() if not has_checksum(path, recipe.indices[name])]
+    if not missing:
+        return [*paths.values()]
+    _check_apt("the packages")
+    with scratch() as folder:
+        options = _options(folder / "machine", recipe)
+        (packages, _), archive = _read(options, recipe, recipe.release)
+        addresses = re.findall(r"^Filename: (\S+)$", packages.decode(), re.MULTILINE)
+        known = {posixpath.basename(address): f"{archive}{address}" for address in addresses}
+        for number, name in enumerate(missing):
+            progress(f"{len(paths) - len(missing) + number:,} of {len(paths):,} packages fetched; now {name}")
+            if name not in known:
+                raise DataError(f"{archive} has no {name} in {recipe.release}", _ARCHIVE_HINT)
+            part = out / f"{name}.part"
+            digest = f"SHA256:{recipe.indices[name]}"
+            done = _run([str(_HELPER), *options, "download-file", known[name], str(part), digest])
+            if done.returncode:
+                reason = done.stderr.decode(errors="replace").strip().splitlines() or [""]
+                raise DataError(
+                    f"cannot fetch {known[name]}: {reason[-1]}", f"run it again to go on, or {_ARCHIVE_HINT}"
+                )
+            os.replace(part, paths[name])
+    return [*paths.values()]
+
+
+def _check_apt(what: str) -> None:
+    if shutil.which("apt-get") is None or not _HELPER.exists():
+        raise DataError(f"{what} are fetched with apt-get, which this machine does not have", _HINT)
 
 
 def _read(options: list[str], recipe: Recipe, release: str) -> tuple[list[bytes], str]:

@@ -26,42 +26,21 @@ Formats: deb-control(5) for the stanzas, the wiki page DebianRepository/Format f
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
-
-import numpy as np
 
 from xmcbench.data.card import Recipe
 from xmcbench.data.recipes.apt import fetch_indices
-from xmcbench.data.sources.xc_raw import write_instances, write_labels
+from xmcbench.data.recipes.items import Instance, Item, is_training, labels_of, write_items
 from xmcbench.data.text_files import at, number_lines
 from xmcbench.errors import DataError
 
 #: Fields that name related packages, where a recipe does not say others.
 RELATIONS = ("Suggests", "Recommends", "Enhances")
 
-#: Share of training instances.
-_TRAIN_SHARE = 0.7
-
 #: A version, an architecture or a build profile, behind a name in a relation.
 _QUALIFIER = re.compile(r"[\s(:\[<].*", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Package:
-    """A package: its title and content as text, and the names of the packages that it is related to."""
-
-    name: str
-    title: str
-    content: str
-    related: frozenset[str]
-
-
-#: An instance and the names of its labels.
-_Instance = tuple[Package, Sequence[str]]
 
 
 def indices(recipe: Recipe) -> tuple[str, ...]:
@@ -70,14 +49,14 @@ def indices(recipe: Recipe) -> tuple[str, ...]:
     return (*names, *(f"{recipe.next_release}-{name}" for name in names)) if recipe.next_release else names
 
 
-def fetch(recipe: Recipe, out: Path) -> list[Path]:
+def fetch(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
     """Fetch the indices with apt. Raises DataError."""
     paths = [out / name for name in indices(recipe)]
     fetch_indices(recipe, paths)
     return paths
 
 
-def write(recipe: Recipe, files: Sequence[Path], out: Path) -> None:
+def write(recipe: Recipe, files: Sequence[Path], out: Path, progress: Callable[[str], None]) -> None:
     """Write the dataset in the XC raw layout. files: in the order of ``indices``. Raises DataError."""
     releases = [
         read_packages(packages, translations, recipe.relations or RELATIONS, recipe.language or "en")
@@ -91,27 +70,23 @@ def write(recipe: Recipe, files: Sequence[Path], out: Path) -> None:
         raise DataError("no package of the index refers to another one", "is this the index of a whole release?")
     if recipe.next_release:
         new = after.keys() - before.keys()
-        seen, trained = _labels(training), {package.name for package, _ in training}
+        seen, trained = labels_of(training), {package.name for package, _ in training}
         others = {name: package for name, package in after.items() if name not in trained and package.related & new}
         testing = _instances(others, seen | new)
         if not testing:
             raise DataError("no package of the next release refers to a new one", "are the two indices of one release?")
-    _write({**after, **before}, training, testing, out)
+    write_items({**after, **before}, training, testing, out)
 
 
-def _instances(packages: Mapping[str, Package], labels: Set[str]) -> list[_Instance]:
+def _instances(packages: Mapping[str, Item], labels: Set[str]) -> list[Instance]:
     """The packages that are related to labels, each with these, by name."""
     found = ((package, sorted(package.related & labels)) for _, package in sorted(packages.items()))
     return [(package, names) for package, names in found if names]
 
 
-def _labels(instances: Sequence[_Instance]) -> set[str]:
-    return {name for _, names in instances for name in names}
-
-
 def read_packages(
     packages: Path, translations: Path, relations: Sequence[str] = RELATIONS, language: str = "en"
-) -> dict[str, Package]:
+) -> dict[str, Item]:
     """Read all packages of an index by name; of several versions, the highest.
 
     relations: the fields that name related packages. language: of the translations; in another one than English,
@@ -141,7 +116,7 @@ def _description_key(stanza: Mapping[str, str]) -> tuple[str, str]:
     return stanza.get("Package", ""), stanza.get("Description-md5", "")
 
 
-def _package(stanza: dict[str, str], descriptions: dict[tuple[str, str], str], relations: Sequence[str]) -> Package:
+def _package(stanza: dict[str, str], descriptions: dict[tuple[str, str], str], relations: Sequence[str]) -> Item:
     name = stanza["Package"]
     # Old indices hold the long description themselves.
     description = descriptions.get(_description_key(stanza), stanza.get("Description", ""))
@@ -154,7 +129,7 @@ def _package(stanza: dict[str, str], descriptions: dict[tuple[str, str], str], r
     title = f"{name} - {_one_line(synopsis)}" if synopsis.strip() else name
     # In a description, a line with only a dot is an empty line.
     content = " ".join(line for line in long.split("\n") if line.strip() != ".")
-    return Package(name, title, _one_line(content), frozenset(related - {"", name}))
+    return Item(name, title, _one_line(content), frozenset(related - {"", name}))
 
 
 def _one_line(text: str) -> str:
@@ -200,27 +175,3 @@ def _part_key(text: str) -> tuple[object, ...]:
         weights = [-1 if sign == "~" else ord(sign) + (0 if sign.isalpha() else 256) for sign in letters]
         key += [(*weights, 0), int(digits or 0)]
     return tuple(key)
-
-
-def is_training(name: str) -> bool:
-    """Tell whether the instance of this name is a training instance: its SHA-256 is in the first 70%."""
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") < _TRAIN_SHARE * 2**64
-
-
-def _write(
-    packages: Mapping[str, Package], training: Sequence[_Instance], testing: Sequence[_Instance], out: Path
-) -> None:
-    """Write instances and the labels that they name, with the pairs (package, itself) as filter files."""
-    from scipy.sparse import csr_matrix
-
-    from xmcbench.data.xc_matrix import write_filter
-
-    ids = {name: row for row, name in enumerate(sorted(_labels([*training, *testing])))}
-    write_labels(out / "lbl.json.gz", ((name, packages[name].title) for name in ids))
-    for short, side, instances in (("trn", "train", training), ("tst", "test", testing)):
-        rows = ((one.name, one.title, one.content, [ids[name] for name in names]) for one, names in instances)
-        write_instances(out / f"{short}.json.gz", rows)
-        own = np.array([ids.get(package.name, -1) for package, _ in instances])
-        (is_label,) = np.nonzero(own >= 0)
-        pairs = (np.ones(len(is_label)), (is_label, own[is_label]))
-        write_filter(out / f"filter_labels_{side}.txt", csr_matrix(pairs, shape=(len(instances), len(ids))))

@@ -14,7 +14,7 @@ The instances are permuted (numpy's RandomState, seed 0): the first 1,500 are fo
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,12 +35,12 @@ def indices(recipe: Recipe) -> tuple[str, str]:
     return "trn.json", "lbl.json"
 
 
-def fetch(recipe: Recipe, out: Path) -> list[Path]:
+def fetch(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
     """Raise DataError: the source has to be at hand."""
     raise DataError(f"{recipe.release} cannot be fetched", "give the folder that holds it: --indices FOLDER")
 
 
-def write(recipe: Recipe, files: Sequence[Path], out: Path) -> None:
+def write(recipe: Recipe, files: Sequence[Path], out: Path, progress: Callable[[str], None]) -> None:
     """Write the dataset in the XC raw layout. files: in the order of ``indices``.
 
     Raises DataError for a source that is damaged, or has too few long texts.
