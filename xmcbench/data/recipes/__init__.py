@@ -2,7 +2,7 @@
 
 Each module defines
 
-    indices(recipe)            names of the source files, each plain, .gz or .xz
+    indices(recipe)            names of the source files, each plain, .gz or .xz, and of folders of files
     fetch(recipe, out)         download the source files into a folder; returns their paths
     write(recipe, files, out)  write the dataset in the XC raw layout from the source files
 """
@@ -22,11 +22,11 @@ from xmcbench.data.exchange import check_free, output_folder
 from xmcbench.data.text_files import sha256_unpacked
 from xmcbench.data.verification import count
 from xmcbench.errors import DataError, UsageError
-from xmcbench.storage.canonical import sha256_file
+from xmcbench.storage.canonical import sha256_file, sha256_folder
 from xmcbench.storage.temporary import scratch
 
 #: The modules of the recipes, by their names in cards.
-_RECIPES = {"debian-packages": "debian_packages", "long-texts": "long_texts"}
+_RECIPES = {"debian-packages": "debian_packages", "long-texts": "long_texts", "subject-files": "subject_files"}
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,9 @@ def build(
             module.fetch(recipe, source)
         files = {name: _index_file(source, name) for name in module.indices(recipe)}
         # As the release's own ``InRelease`` file lists them.
-        digests = {name: sha256_unpacked(path) for name, path in files.items()}
+        digests = {
+            name: sha256_folder(path) if path.is_dir() else sha256_unpacked(path) for name, path in files.items()
+        }
         other = [name for name in digests if digests[name] != recipe.indices.get(name)]
         if other and not allow_other_release:
             raise DataError(
@@ -107,9 +109,10 @@ def _recipe_of(slug: str) -> tuple[Card, Recipe, ModuleType]:
 
 
 def _index_file(folder: Path, name: str) -> Path:
-    path = next((path for suffix in ("", ".gz", ".xz") if (path := folder / f"{name}{suffix}").is_file()), None)
+    candidates = [folder / f"{name}{suffix}" for suffix in ("", ".gz", ".xz")]
+    path = next((path for path in candidates if path.is_file() or path.is_dir()), None)
     if path is None:
-        raise DataError(f"{folder} has no {name}", "put it there, plain, .gz or .xz")
+        raise DataError(f"{folder} has no {name}", "put it there; a file may be plain, .gz or .xz")
     return path
 
 
