@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from xmcbench.data.card import Card, Recipe, write_card
 from xmcbench.data.catalog import find, roots
 from xmcbench.data.exchange import check_free, output_folder
+from xmcbench.data.recipes.debian_releases import choose_releases, name_of, read_date
 from xmcbench.data.text_files import sha256_unpacked
 from xmcbench.data.verification import count
 from xmcbench.errors import DataError, UsageError
@@ -26,16 +27,21 @@ from xmcbench.storage.canonical import sha256_file, sha256_folder
 from xmcbench.storage.temporary import scratch
 
 #: The modules of the recipes, by their names in cards.
-_RECIPES = {"debian-packages": "debian_packages", "long-texts": "long_texts", "subject-files": "subject_files"}
+_RECIPES = {
+    "debian-packages": "debian_packages",
+    "long-texts": "long_texts",
+    "subject-files": "subject_files",
+    "wordnet": "wordnet",
+}
 
 
 @dataclass(frozen=True)
 class Built:
-    """A dataset that was built: its folder, its card, and whether its files match the previous card."""
+    """A dataset that was built: its folder, its card, and whether its files match a card that has their checksums."""
 
     folder: Path
     card: Card
-    as_pinned: bool
+    as_pinned: bool | None
 
 
 def build(
@@ -44,16 +50,23 @@ def build(
     indices: Path | None = None,
     allow_other_release: bool = False,
     force: bool = False,
+    train: str | None = None,
+    test: str | None = None,
 ) -> Built:
     """Build the dataset ``slug`` into ``out`` (default: the folder of its card), over an earlier build.
 
     indices: a folder with the source indices; without it they are fetched. force: replace files of the same names that
-    an earlier build did not write; others stay in any case. Raises UsageError for a folder with other files, DataError
-    if the dataset has no recipe, or if the indices are damaged or, without ``allow_other_release``, not those of the
+    an earlier build did not write; others stay in any case. train, test: Debian releases for a dataset of two of them
+    (``choose_releases``), which is another dataset then. Raises UsageError for a folder with other files, DataError if
+    the dataset has no recipe, or if the indices are damaged or, without ``allow_other_release``, not those of the
     release on the card.
     """
     card, recipe, module = _recipe_of(slug)
-    if allow_other_release and out is None:
+    if train or test:
+        card = choose_releases(card, train, test)
+        recipe = card.build or recipe
+    is_pinned = bool(recipe.indices)
+    if (allow_other_release or not is_pinned) and out is None:
         raise UsageError("another release is another dataset", "give it a folder: --out FOLDER")
     target = out or _home(card)
     check_free(target, force, rebuild=True)
@@ -67,7 +80,7 @@ def build(
             name: sha256_folder(path) if path.is_dir() else sha256_unpacked(path) for name, path in files.items()
         }
         other = [name for name in digests if digests[name] != recipe.indices.get(name)]
-        if other and not allow_other_release:
+        if other and is_pinned and not allow_other_release:
             raise DataError(
                 f"{' and '.join(other)} in {source} are not those of {card.release or recipe.release}",
                 "their SHA-256 differs from the card's; use --other-release to build another dataset",
@@ -78,11 +91,12 @@ def build(
                 card,
                 counts=count(folder),
                 files={path.name: sha256_file(path) for path in sorted(folder.iterdir())},
-                release=f"other than {card.release}" if other else card.release,
+                release=f"other than {card.release}" if other and is_pinned else card.release,
+                date=_date(recipe, source) if other else card.date,
                 build=replace(recipe, indices=digests),
             )
             write_card(folder / "card.toml", made)
-    return Built(target, made, made.files == dict(card.files))
+    return Built(target, made, made.files == dict(card.files) if card.files else None)
 
 
 def fetch(slug: str, out: Path) -> list[Path]:
@@ -114,6 +128,11 @@ def _index_file(folder: Path, name: str) -> Path:
     if path is None:
         raise DataError(f"{folder} has no {name}", "put it there; a file may be plain, .gz or .xz")
     return path
+
+
+def _date(recipe: Recipe, source: Path) -> str:
+    """Read the day of the test data of a recipe of two releases; of others it is not asked for."""
+    return read_date(source / f"{name_of(recipe.next_release)}-InRelease") if recipe.next_release else ""
 
 
 def _home(card: Card) -> Path:

@@ -36,6 +36,7 @@ import numpy as np
 
 from xmcbench.data.card import Recipe
 from xmcbench.data.recipes.apt import fetch_indices
+from xmcbench.data.recipes.debian_releases import name_of
 from xmcbench.data.sources.xc_raw import write_instances, write_labels
 from xmcbench.data.text_files import at, number_lines
 from xmcbench.errors import DataError
@@ -67,12 +68,14 @@ _Instance = tuple[Package, Sequence[str]]
 def indices(recipe: Recipe) -> tuple[str, ...]:
     """The names of the two indices of each release."""
     names = "Packages", f"Translation-{recipe.language or 'en'}"
-    return (*names, *(f"{recipe.next_release}-{name}" for name in names)) if recipe.next_release else names
+    return (*names, *(f"{name_of(recipe.next_release)}-{name}" for name in names)) if recipe.next_release else names
 
 
 def fetch(recipe: Recipe, out: Path) -> list[Path]:
-    """Fetch the indices with apt. Raises DataError."""
+    """Fetch the indices with apt, and the InRelease of the next release. Raises DataError."""
     paths = [out / name for name in indices(recipe)]
+    if recipe.next_release:
+        paths.append(out / f"{name_of(recipe.next_release)}-InRelease")
     fetch_indices(recipe, paths)
     return paths
 
