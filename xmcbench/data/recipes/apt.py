@@ -41,7 +41,7 @@ class _Target(NamedTuple):
     release: str
     codename: str
     component: str
-    path: Path
+    path: str
     archive: str
 
 
@@ -113,7 +113,7 @@ class _Apt:
     def read(self, target: _Target) -> bytes:
         """Read an index. Raises DataError."""
         # The helper unpacks any compression that apt uses.
-        ended = _run([str(_HELPER), *self._options, "cat-file", str(target.path)])
+        ended = _run([str(_HELPER), *self._options, "cat-file", target.path])
         if ended.returncode:
             raise DataError(f"apt cannot read its own indices of {target.release}", _HINT)
         return ended.stdout
@@ -121,7 +121,7 @@ class _Apt:
     def read_release(self, target: _Target) -> bytes:
         """Read the file that describes the release of an index. Raises DataError."""
         # Its name begins as that of the index does, up to the component.
-        path = target.path.with_name(f"{target.path.name.partition(f'_{target.component}_')[0]}_InRelease")
+        path = Path(f"{target.path.rpartition(f'_{target.component}_')[0]}_InRelease")
         if not path.is_file():
             raise DataError(f"apt has no InRelease of {target.release}", _HINT)
         return path.read_bytes()
@@ -148,8 +148,7 @@ class _Apt:
 
     def _targets(self) -> list[_Target]:
         listed = _run(["apt-get", *self._options, "indextargets", "--format", _FORMAT]).stdout.decode()
-        fields = (line.split("\t") for line in listed.splitlines())
-        return [_Target(*names, Path(path), archive) for *names, path, archive in fields]
+        return [_Target._make(line.split("\t")) for line in listed.splitlines()]
 
     def _update(self) -> str:
         """Update apt's lists; return the reason if that fails."""
