@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from xmcbench.command.main import main
 from xmcbench.data import build, fetch, load_dataset, verify
 from xmcbench.data.card import read_card, write_card
 from xmcbench.data.recipes.debian_packages import is_training, read_packages, version_key
@@ -405,6 +406,7 @@ def _other_releases(tmp_path, indices, **releases):
 
 
 def test_other_releases_make_another_dataset(next_card, indices, tmp_path):
+    build("letters", indices=indices)
     for name in ("Packages", "Translation-en"):
         (indices / f"latin-{name}").rename(indices / f"trixie-{name}")
     (indices / "trixie-InRelease").write_text(IN_RELEASE)
@@ -428,6 +430,17 @@ def test_other_releases_make_another_dataset(next_card, indices, tmp_path):
     assert again.card == made
 
 
+def test_releases_are_chosen_on_the_command_line(next_card, indices, tmp_path, capsys):
+    for name in ("Packages", "Translation-en"):
+        (indices / f"latin-{name}").rename(indices / f"trixie-{name}")
+    (indices / "trixie-InRelease").write_text(IN_RELEASE)
+    releases = ["--train", "12", "--test", "13"]
+    assert main(["data", "build", "letters", "--indices", str(indices), "--out", str(tmp_path / "new"), *releases]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"Letters-bookworm-trixie in {tmp_path / 'new'}: ")
+    assert printed.endswith("; the card had no checksums to compare with\n")
+
+
 def test_the_releases_of_the_card_are_the_dataset_of_the_card(next_card, indices):
     build("letters", indices=indices)
     path = next_card
@@ -437,8 +450,9 @@ def test_the_releases_of_the_card_are_the_dataset_of_the_card(next_card, indices
     assert (built.card.name, built.card.date) == ("Letters", "2026-11-20")
     assert (built.card.build.release, built.card.build.next_release) == ("greek", "latin@2026-11-20")
     (indices / "latin-Packages").write_text(PACKAGES)
-    with pytest.raises(DataError, match="latin-Packages in .* are not those of Greek 1"):
-        build("letters", indices=indices, test="latin@2026-11-20")
+    with pytest.raises(DataError, match="latin-Packages in .* are not those of Greek 1") as caught:
+        build("letters", indices=indices)
+    assert "or take a snapshot: --test latin@2026-11-20" in caught.value.hint
 
 
 def test_a_day_asks_for_a_snapshot(next_card, apt, indices, tmp_path):
@@ -446,7 +460,11 @@ def test_a_day_asks_for_a_snapshot(next_card, apt, indices, tmp_path):
         (indices / f"latin-{name}").rename(indices / f"testing-{name}")
     log = apt("greek", ("greek", "testing"))
     built = build("letters", tmp_path / "other", train="greek", test="testing@2026-11-21")
-    assert (built.card.slug, built.card.date) == ("letters-greek-testing-2026-11-21", "2026-11-21")
+    assert (built.card.name, built.card.slug, built.card.date) == (
+        "Letters-greek-testing-2026-11-21",
+        "letters-greek-testing-2026-11-21",
+        "2026-11-21",
+    )
     (line,) = log.read_text().splitlines()
     assert line.endswith("] http://snapshot.debian.org/archive/debian/20261121T235959Z testing main")
     assert "check-valid-until=no" in line

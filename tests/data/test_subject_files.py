@@ -17,7 +17,11 @@ ROOT = Path(__file__).parents[2]
 
 #: By the number of the subject: its label, its synonyms, and its texts.
 SUBJECTS = {
-    "10": ("lakes", "inland waters", ["Lakes of the north ", "LAKES", "Maps", "lakes", "", "Maps", "Ferries"]),
+    "10": (
+        "lakes",
+        "inland waters",
+        ["Lakes of the north ", "LAKES", "Maps", "lakes", "", "Maps", "Ferries", "Ferries"],
+    ),
     "9": ("Maps", "", ["Old maps", "Lakes of the north", "maps"]),
     "8": ("Ships", "boats", []),
     "7": ("Ferries", "", ["Ferries", " Ferries"]),
@@ -73,6 +77,9 @@ def test_files_become_labels_and_their_texts_instances(clone, tmp_path):
         "É": [2],
     }
     assert list(dataset.test.titles) == ["Charts"]
+    # A text is an instance once, and it names a subject once.
+    rows = {row.title: [*row.labels] for row in read_rows(tmp_path / "out" / "trn.json.gz", "instances")}
+    assert rows["Ferries"] == [1]
 
 
 def test_two_builds_are_byte_for_byte_the_same(clone, tmp_path):

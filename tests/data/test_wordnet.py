@@ -1,6 +1,7 @@
 """The recipe of LF-WordNet, on a tiny package with a few synsets of nouns."""
 
 import hashlib
+import shutil
 import subprocess
 
 import pytest
@@ -9,6 +10,7 @@ from xmcbench.data import build, fetch, load_dataset
 from xmcbench.data.card import write_card
 from xmcbench.data.catalog import find
 from xmcbench.data.recipes.wordnet import is_training
+from xmcbench.data.sources.xc_raw import read_rows
 from xmcbench.errors import DataError
 
 #: As wndb(5WN) describes it; the offsets are not those of the lines, which nothing reads by offset.
@@ -26,6 +28,8 @@ earth's surface; "they invaded our territorial waters"; "a | b"
 @pytest.fixture
 def write_package(tmp_path):
     """Write a package with a file of nouns into a folder; return the folder."""
+    if shutil.which("dpkg-deb") is None:
+        pytest.skip("no dpkg-deb, which writes and reads packages")
 
     def write(nouns=NOUNS, name="usr/share/wordnet/data.noun"):
         tree = tmp_path / "tree"
@@ -64,6 +68,8 @@ def test_synsets_have_their_direct_hypernyms(write_package, tmp_path, monkeypatc
     assert dataset.labels.titles[1] == f"body of water, water: {example}"
     assert dataset.train_pairs().toarray().tolist() == [[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0]]
     assert dataset.test_pairs().toarray().tolist() == [[0, 1, 0, 1]]
+    (row,) = read_rows(built.folder / "tst.json.gz", "instances")
+    assert [*row.labels] == [1, 3]
     # The filter of the card: lake is a label too.
     assert dataset.card.filter == "self"
     assert dataset.filter("self").toarray().tolist() == [[0, 0, 1, 0]]
@@ -118,12 +124,24 @@ def test_a_damaged_database_is_named(write_package, tmp_path, nouns, reason):
     assert not (tmp_path / "out").exists()
 
 
+def _archive(members):
+    """An ar archive, as a package is one."""
+    headers = {
+        name: f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n" for name, content in members.items()
+    }
+    return b"!<arch>\n" + b"".join(headers[name].encode() + content for name, content in members.items())
+
+
 def test_what_is_no_such_package_is_named(write_package, tmp_path, monkeypatch):
     source = write_package(name="usr/share/other")
     with pytest.raises(DataError, match="does not contain usr/share/wordnet/data.noun"):
         _build(source, tmp_path / "out")
     content = (source / "wordnet-base.deb").read_bytes()
-    for damaged in (content[:-100], b"none"):
+    for damaged in (
+        content[:-100],
+        b"none",
+        _archive({"debian-binary": b"2.0\n", "control.tar": b"", "data.tar": b"x" * 600}),
+    ):
         (source / "wordnet-base.deb").write_bytes(damaged)
         with pytest.raises(DataError, match="is damaged"):
             _build(source, tmp_path / "out")

@@ -81,11 +81,11 @@ def build(
         }
         other = [name for name in digests if digests[name] != recipe.indices.get(name)]
         if other and is_pinned and not allow_other_release:
-            snapshot = f", or take a snapshot: --test {recipe.next_release}@{card.date}" if card.date else ""
-            raise DataError(
-                f"{' and '.join(other)} in {source} are not those of {card.release or recipe.release}",
-                f"their SHA-256 differs from the card's; use --other-release to build another dataset{snapshot}",
-            )
+            hint = "their SHA-256 differs from the card's; use --other-release to build another dataset"
+            if recipe.next_release and card.date:
+                hint += f", or take a snapshot: --test {name_of(recipe.next_release)}@{card.date}"
+            names = " and ".join(other)
+            raise DataError(f"{names} in {source} are not those of {card.release or recipe.release}", hint)
         with output_folder(target, force, rebuild=True) as folder:
             module.write(recipe, [*files.values()], folder)
             made = replace(

@@ -46,7 +46,6 @@ def choose_releases(card: Card, train: str | None, test: str | None) -> Card:
         f"after training on Debian {before}: seen and unseen labels. Title: name and synopsis; content: long "
         "description.",
         release=f"Debian {before} and {after}, {recipe.component}",
-        counts={},
         files={},
         build=replace(chosen, indices={}),
     )
