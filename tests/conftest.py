@@ -349,7 +349,7 @@ def altered():
 #: Real datasets that are not part of the project, and where they are from.
 REAL_DATA = {
     "LF-AmazonTitles-131K": "from http://manikvarma.org/downloads/XC/XMLRepository.html",
-    "LF-YSO-25K": "CC0 library metadata, titles and their subjects in the YSO ontology, in the XC raw layout",
+    "LF-YSO-25K": "built by `xmcbench data build lf-yso-25k` from a clone of NatLibFi/Annif-corpora",
 }
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,46 @@ def write_folder(tmp_path):
         return folder
 
     return write
+
+
+#: A stand-in for apt. With a list of sources of its own, it has what that list says, and no other release.
+_APT = """#!/bin/sh
+release={machine}
+for option; do case "$option" in Dir::Etc::sourcelist=*)
+    sources="${{option#*=}}"
+    read -r line < "$sources"
+    line="${{line#*] }}"; line="${{line#* }}"; release="${{line%% *}}" ;;
+esac; done
+case "$*" in
+*indextargets*)
+    for kind in Packages Translation-en; do
+        path="{folder}/archive_dists_${{release}}_main_$kind"
+        created="${{kind%-en}}"; [ "$created" = Packages ] || created=Translations
+        [ -e "$path" ] && printf "$created\\tDebian\\t$release\\t$release\\tmain\\t$path\\thttp://mirror/archive\\n"
+    done ;;
+*cat-file*) for last; do :; done; cat "$last" ;;
+*download*) for last; do :; done; cp "{folder}/archive_dists_${{last#*/}}_${{last%/*}}" "${{last%/*}}_1_all.deb" ;;
+*update*) [ -n "$sources" ] && cat "$sources" >> {log}; echo 'E: no network' >&2; exit 100 ;;
+esac
+"""
+
+
+@pytest.fixture
+def fake_apt(tmp_path, monkeypatch):
+    """Put a stand-in for apt first in the path; it logs the lists of sources that it is given."""
+
+    def install(machine, files):
+        """machine: the release of the machine's sources. files: content by release_component_kind."""
+        folder, log, program = tmp_path / "lists", tmp_path / "apt.log", tmp_path / "bin" / "apt-get"
+        for path in (folder, program.parent):
+            path.mkdir(exist_ok=True)
+        for name, content in files.items():
+            (folder / f"archive_dists_{name}").write_bytes(content)
+        log.write_text("")
+        program.write_text(_APT.format(machine=machine, folder=folder, log=log))
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setattr("xmcbench.data.recipes.apt._HELPER", program)
+        return log
+
+    return install

@@ -2,7 +2,7 @@ import gzip
 import hashlib
 import json
 import lzma
-import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from xmcbench.command.main import main
 from xmcbench.data import build, fetch, load_dataset, verify
 from xmcbench.data.card import read_card, write_card
 from xmcbench.data.recipes.debian_packages import read_packages, version_key
@@ -288,39 +289,35 @@ def test_without_apt_the_indices_are_asked_for(card, tmp_path, monkeypatch):
     assert "--indices" in caught.value.hint
 
 
-APT = """#!/bin/sh
-# With a list of sources of its own, it has what that list says, and no other release.
-release={codename}
-for option; do case "$option" in Dir::Etc::sourcelist=*) read -r kind release rest < "${{option#*=}}"
-    release="${{rest##*archive }}"; release="${{release%% *}}" ;; esac; done
-case "$*" in
-*indextargets*)
-    if [ "$release" = {codename} ]; then prefix=; else prefix="$release-"; fi
-    printf "Packages\\tDebian\\t$release\\tmain\\t{folder}/${{prefix}}Packages\\thttp://mirror/archive\\n"
-    printf "Translations\\tDebian\\t$release\\tmain\\t{folder}/${{prefix}}Translation-en\\thttp://mirror/archive\\n" ;;
-*cat-file*) for last; do :; done; cat "$last" ;;
-*update*) echo 'E: no network' >&2; exit 100 ;;
-esac
-"""
-
-
 @pytest.fixture
-def apt(tmp_path, monkeypatch, indices):
-    """A stand-in for apt whose sources hold the small indices under a code name."""
+def apt(fake_apt, indices):
+    """A stand-in for apt whose archive holds the small indices, as those of the releases of the given names."""
 
-    def install(codename):
-        program = tmp_path / "bin" / "apt-get"
-        program.parent.mkdir()
-        program.write_text(APT.format(codename=codename, folder=indices))
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-        monkeypatch.setattr("xmcbench.data.recipes.apt._HELPER", program)
+    def install(machine="greek", archive=("greek", "latin")):
+        files = {}
+        for release in archive:
+            prefix = "" if release == "greek" else f"{release}-"
+            for name in ("Packages", "Translation-en"):
+                if (indices / f"{prefix}{name}").exists():
+                    files[f"{release}_main_{name}"] = (indices / f"{prefix}{name}").read_bytes()
+            files[f"{release}_InRelease"] = IN_RELEASE.encode()
+        return fake_apt(machine, files)
 
     return install
 
 
+IN_RELEASE = """\
+-----BEGIN PGP SIGNED MESSAGE-----
+Hash: SHA256
+
+Origin: Debian
+Codename: latin
+Date: Sat, 21 Nov 2026 23:15:44 UTC
+"""
+
+
 def test_indices_come_from_the_machines_apt(card, apt, indices, tmp_path):
-    apt("greek")
+    apt()
     paths = fetch("letters", tmp_path / "out")
     assert [path.read_bytes() for path in paths] == [(indices / path.name).read_bytes() for path in paths]
     assert build("letters").card.counts["labels"] == 4
@@ -373,12 +370,21 @@ def test_labels_that_are_new_in_the_next_release(next_card, indices):
     assert dataset.filter("self").toarray().tolist() == [[0, 0, 1, 0], [0, 0, 0, 0]]
 
 
-def test_the_next_release_comes_from_the_archive_of_the_first(next_card, apt, tmp_path, indices):
-    apt("greek")
+@pytest.mark.parametrize("machine", ["greek", "hebrew"])
+def test_releases_come_from_the_archive_of_the_machine(next_card, apt, tmp_path, indices, machine):
+    for name in ("Packages", "Translation-en"):
+        (indices / f"hebrew-{name}").write_text("")
+    log = apt(machine, ("greek", "latin", "hebrew"))
+    (indices / "latin-InRelease").write_text(IN_RELEASE)
     paths = fetch("letters", tmp_path / "out")
-    names = ["Packages", "Translation-en", "latin-Packages", "latin-Translation-en"]
+    names = ["Packages", "Translation-en", "latin-Packages", "latin-Translation-en", "latin-InRelease"]
     assert [path.name for path in paths] == names
     assert [path.read_bytes() for path in paths] == [(indices / name).read_bytes() for name in names]
+    sources = log.read_text().splitlines()
+    assert [line.partition("] ")[2] for line in sources] == [
+        f"http://mirror/archive {release} main" for release in ("greek", "latin")[machine == "greek" :]
+    ]
+    assert all("check-valid-until=yes" in line for line in sources)
 
 
 def test_releases_without_a_new_package_make_no_dataset(next_card, indices):
@@ -387,8 +393,109 @@ def test_releases_without_a_new_package_make_no_dataset(next_card, indices):
         build("letters", next_card.parent.parent / "other", indices, allow_other_release=True)
 
 
-def test_a_release_that_apt_does_not_hold_is_said(card, apt, tmp_path):
-    apt("latin")
-    with pytest.raises(DataError, match="do not have Debian greek main: E: no network") as caught:
+@pytest.mark.parametrize("archive", [("greek",), ()])
+def test_a_release_that_apt_does_not_hold_is_said(next_card, apt, tmp_path, archive):
+    apt("greek", archive)
+    release = "latin" if archive else "greek"
+    with pytest.raises(DataError, match=f"apt does not find Debian {release} main: E: no network") as caught:
         fetch("letters", tmp_path / "out")
     assert "--indices" in caught.value.hint
+
+
+def _other_releases(tmp_path, indices, **releases):
+    return build("letters", tmp_path / "other", indices, **releases)
+
+
+def test_other_releases_make_another_dataset(next_card, indices, tmp_path):
+    build("letters", indices=indices)
+    for name in ("Packages", "Translation-en"):
+        (indices / f"latin-{name}").rename(indices / f"trixie-{name}")
+    (indices / "trixie-InRelease").write_text(IN_RELEASE)
+    with pytest.raises(UsageError, match="another release is another dataset"):
+        build("letters", indices=indices, train="12", test="13")
+    built = _other_releases(tmp_path, indices, train="12", test="13")
+    assert built.as_pinned is None
+    made = read_card(tmp_path / "other" / "card.toml")
+    assert (made.name, made.slug) == ("Letters-bookworm-trixie", "letters-bookworm-trixie")
+    assert (made.release, made.date) == ("Debian bookworm and trixie, main", "2026-11-21")
+    assert (made.build.release, made.build.next_release) == ("bookworm", "trixie")
+    assert "Debian trixie that suggest" in made.description
+    assert made.counts["test"] == 2
+    assert verify(tmp_path / "other") == []
+    # Its card is one that can be built again, and then it has checksums.
+    shutil.copytree(tmp_path / "other", next_card.parent.parent / "letters-bookworm-trixie")
+    before = (tmp_path / "other" / "trn.json.gz").read_bytes()
+    again = build("letters-bookworm-trixie", indices=indices)
+    assert again.as_pinned
+    assert (again.folder / "trn.json.gz").read_bytes() == before
+    assert again.card == made
+
+
+def test_releases_are_chosen_on_the_command_line(next_card, indices, tmp_path, capsys):
+    for name in ("Packages", "Translation-en"):
+        (indices / f"latin-{name}").rename(indices / f"trixie-{name}")
+    (indices / "trixie-InRelease").write_text(IN_RELEASE)
+    releases = ["--train", "12", "--test", "13"]
+    assert main(["data", "build", "letters", "--indices", str(indices), "--out", str(tmp_path / "new"), *releases]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"Letters-bookworm-trixie in {tmp_path / 'new'}: ")
+    assert printed.endswith("; the card had no checksums to compare with\n")
+
+
+def test_the_releases_of_the_card_are_the_dataset_of_the_card(next_card, indices):
+    build("letters", indices=indices)
+    path = next_card
+    write_card(path, replace(read_card(path), date="2026-11-20"))
+    built = build("letters", indices=indices, test="latin@2026-11-20")
+    assert built.as_pinned
+    assert (built.card.name, built.card.date) == ("Letters", "2026-11-20")
+    assert (built.card.build.release, built.card.build.next_release) == ("greek", "latin@2026-11-20")
+    (indices / "latin-Packages").write_text(PACKAGES)
+    with pytest.raises(DataError, match="latin-Packages in .* are not those of Greek 1") as caught:
+        build("letters", indices=indices)
+    assert "or take a snapshot: --test latin@2026-11-20" in caught.value.hint
+
+
+def test_a_day_asks_for_a_snapshot(next_card, apt, indices, tmp_path):
+    for name in ("Packages", "Translation-en"):
+        (indices / f"latin-{name}").rename(indices / f"testing-{name}")
+    log = apt("greek", ("greek", "testing"))
+    built = build("letters", tmp_path / "other", train="greek", test="testing@2026-11-21")
+    assert (built.card.name, built.card.slug, built.card.date) == (
+        "Letters-greek-testing-2026-11-21",
+        "letters-greek-testing-2026-11-21",
+        "2026-11-21",
+    )
+    (line,) = log.read_text().splitlines()
+    assert line.endswith("] http://snapshot.debian.org/archive/debian/20261121T235959Z testing main")
+    assert "check-valid-until=no" in line
+
+
+@pytest.mark.parametrize(
+    ("release", "reason"),
+    [
+        ("testing", "testing changes with time"),
+        ("sid", "sid changes with time"),
+        ("16", "'16' is not a release of Debian"),
+        ("trixie main\ndeb", "is not a release of Debian"),
+        ("13@yesterday", "'13@yesterday' is not a release of Debian"),
+        ("13@", "'13@' is not a release of Debian"),
+    ],
+)
+def test_what_is_no_fixed_release_is_refused(next_card, indices, tmp_path, release, reason):
+    with pytest.raises(UsageError, match=reason):
+        _other_releases(tmp_path, indices, train="12", test=release)
+
+
+def test_releases_are_for_datasets_of_two(card, indices, tmp_path):
+    with pytest.raises(UsageError, match="Letters is not of two releases"):
+        _other_releases(tmp_path, indices, test="13")
+
+
+@pytest.mark.parametrize(("content", "reason"), [(None, "has no latin-InRelease"), ("Origin: Debian\n", "valid Date")])
+def test_the_day_of_the_test_data_has_to_be_known(next_card, indices, tmp_path, content, reason):
+    if content:
+        (indices / "latin-InRelease").write_text(content)
+    (indices / "Packages").write_text(PACKAGES.replace("first letter", "a letter"))
+    with pytest.raises(DataError, match=reason):
+        build("letters", tmp_path / "other", indices, allow_other_release=True)

@@ -25,6 +25,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--other-release", action="store_true", help="accept a release other than the card's (with --out)"
     )
 
+    for side in ("train", "test"):
+        build.add_argument(
+            f"--{side}",
+            metavar="RELEASE",
+            help=f"Debian release of the {side} data, for datasets of two: 13, trixie, testing@2026-11-21 (with --out)",
+        )
+
     fetch = verbs.add_parser("fetch", help="download a dataset, or the files that it is built from")
     fetch.add_argument("name", metavar="NAME", help="a dataset whose card says where it is")
     fetch.add_argument("--out", type=Path, metavar="DIR", help="default: the first dataset folder that is writable")
@@ -122,10 +129,16 @@ def _build(arguments: argparse.Namespace) -> int:
             arguments.indices,
             arguments.other_release,
             arguments.force,
+            arguments.train,
+            arguments.test,
             lambda line: screen.show([line]),
         )
-    same = "files identical to those on the card" if built.as_pinned else "files differ from those on the card"
-    print(f"{built.card.name} in {built.folder}: {_counts(built.card.counts.items())}; {same}")
+    found = {
+        True: "; files identical to those on the card",
+        False: "; files differ from those on the card",
+        None: "; the card had no checksums to compare with",
+    }
+    print(f"{built.card.name} in {built.folder}: {_counts(built.card.counts.items())}{found[built.as_pinned]}")
     return 0
 
 
@@ -173,7 +186,7 @@ def _info(arguments: argparse.Namespace) -> int:
     facts = statistics(dataset)
     card = dataset.card
     about: dict[str, object] = {"name": dataset.name}
-    about |= {name: getattr(card, name) for name in ("description", "source", "release", "license")}
+    about |= {name: getattr(card, name) for name in ("description", "source", "release", "date", "license")}
     about["sha256"] = dataset.digest
     warnings = audit(dataset, near=False, tokenizer=arguments.tokenizer).warnings()
     if arguments.json:

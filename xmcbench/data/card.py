@@ -72,8 +72,8 @@ class Recipe(_Part, frozen=True, omit_defaults=True):
 
     component, architecture: of a distribution's release. relations: the fields that give the pairs; None for those of
     the recipe. language: of the texts; None for English. next_release: the release that the test instances and the
-    unseen labels are from; None where all is of one. tools: version of each Debian package with a program of its name
-    that the bytes depend on.
+    unseen labels are from; None where all is of one. A release of Debian may end in @ and the day of a snapshot. tools:
+    version of each Debian package with a program of its name that the bytes depend on.
     """
 
     recipe: str
@@ -104,7 +104,8 @@ class Card(_Part, frozen=True):
 
     slug: its name in file names and on the command line. counts: any of train, test, labels, train_pairs, test_pairs.
     filter: the filter that its tables use by default. files: file name -> SHA-256. downloads: where the data are, in
-    order of preference. default: whether it is used if no dataset is named.
+    order of preference. default: whether it is used if no dataset is named. date: the day of the test data, as
+    2026-11-21, where it matters which models are older.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Card(_Part, frozen=True):
     description: str = ""
     source: str = ""
     release: str = ""
+    date: Annotated[str, Meta(pattern=r"^(\d{4}-\d{2}-\d{2})?$")] = ""
     license: str = ""
     homepage: str = ""
     filter: Filter = "none"

@@ -23,3 +23,12 @@ def sha256_file(path: Path) -> str:
     """Return the SHA-256 (hex) of a file's bytes. Raises OSError, and Unreadable for anything but a regular file."""
     with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def sha256_folder(folder: Path) -> str:
+    """Return the SHA-256 (hex) of what ``LC_ALL=C sha256sum *`` prints in a folder of files only.
+
+    Raises what ``sha256_file`` raises.
+    """
+    lines = (f"{sha256_file(path)}  {path.name}\n" for path in sorted(folder.iterdir(), key=lambda path: path.name))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

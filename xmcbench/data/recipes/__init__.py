@@ -2,7 +2,7 @@
 
 Each module defines
 
-    indices(recipe)                      names of the source files, each plain, .gz or .xz
+    indices(recipe)                      names of the source files, each plain, .gz or .xz, and of folders
     fetch(recipe, out, progress)         download the source files into a folder; returns their paths
     write(recipe, files, out, progress)  write the dataset in the XC raw layout from the source files
 
@@ -25,16 +25,23 @@ from msgspec.structs import replace
 from xmcbench.data.card import Card, Recipe, write_card
 from xmcbench.data.catalog import find, roots
 from xmcbench.data.exchange import check_free, output_folder
+from xmcbench.data.recipes.debian_releases import choose_releases, name_of, read_date
 from xmcbench.data.text_files import sha256_unpacked
 from xmcbench.data.verification import count
 from xmcbench.errors import DataError, UsageError
 from xmcbench.storage.atomic import make_folder
 from xmcbench.storage.cache import cache_root
-from xmcbench.storage.canonical import sha256_file
+from xmcbench.storage.canonical import sha256_file, sha256_folder
 from xmcbench.storage.locks import exclusive
 
 #: The modules of the recipes, by their names in cards.
-_RECIPES = {"debian-packages": "debian_packages", "long-texts": "long_texts", "manual-pages": "manual_pages"}
+_RECIPES = {
+    "debian-packages": "debian_packages",
+    "long-texts": "long_texts",
+    "manual-pages": "manual_pages",
+    "subject-files": "subject_files",
+    "wordnet": "wordnet",
+}
 
 
 def _ignore(line: str) -> None:
@@ -43,11 +50,11 @@ def _ignore(line: str) -> None:
 
 @dataclass(frozen=True)
 class Built:
-    """A dataset that was built: its folder, its card, and whether its files match the previous card."""
+    """A dataset that was built: its folder, its card, and whether its files match a card that has their checksums."""
 
     folder: Path
     card: Card
-    as_pinned: bool
+    as_pinned: bool | None
 
 
 def build(
@@ -56,18 +63,25 @@ def build(
     indices: Path | None = None,
     allow_other_release: bool = False,
     force: bool = False,
+    train: str | None = None,
+    test: str | None = None,
     progress: Callable[[str], None] = _ignore,
 ) -> Built:
     """Build the dataset ``slug`` into ``out`` (default: the folder of its card), over an earlier build.
 
     indices: a folder with the source indices; without it they are fetched, and kept in the cache until the dataset is
-    built. force: replace files of the same names that an earlier build did not write; others stay in any case.
-    progress: called with a line about the work so far. Raises UsageError for a folder with other files, DataError if
-    the dataset has no recipe, if a program is missing, or if the indices are damaged or, without
-    ``allow_other_release``, not those of the release on the card.
+    built. force: replace files of the same names that an earlier build did not write; others stay in any case. train,
+    test: Debian releases for a dataset of two of them (``choose_releases``), which is another dataset then. progress:
+    called with a line about the work so far. Raises UsageError for a folder with other files, DataError if the dataset
+    has no recipe, if a program is missing, or if the indices are damaged or, without ``allow_other_release``, not those
+    of the release on the card.
     """
     card, recipe, module = _recipe_of(slug)
-    if allow_other_release and out is None:
+    if train or test:
+        card = choose_releases(card, train, test)
+        recipe = card.build or recipe
+    is_pinned = bool(recipe.indices)
+    if (allow_other_release or not is_pinned) and out is None:
         raise UsageError("another release is another dataset", "give it a folder: --out FOLDER")
     target = out or _home(card)
     check_free(target, force, rebuild=True)
@@ -77,24 +91,28 @@ def build(
             module.fetch(recipe, source, progress)
         files = {name: _index_file(source, name) for name in module.indices(recipe)}
         # As the release's own ``InRelease`` file lists them.
-        digests = {name: sha256_unpacked(path) for name, path in files.items()}
+        digests = {
+            name: sha256_folder(path) if path.is_dir() else sha256_unpacked(path) for name, path in files.items()
+        }
         other = [name for name in digests if digests[name] != recipe.indices.get(name)]
-        if other and not allow_other_release:
-            raise DataError(
-                f"{' and '.join(other)} in {source} are not those of {card.release or recipe.release}",
-                "their SHA-256 differs from the card's; use --other-release to build another dataset",
-            )
+        if other and is_pinned and not allow_other_release:
+            hint = "their SHA-256 differs from the card's; use --other-release to build another dataset"
+            if recipe.next_release and card.date:
+                hint += f", or take a snapshot: --test {name_of(recipe.next_release)}@{card.date}"
+            names = " and ".join(other)
+            raise DataError(f"{names} in {source} are not those of {card.release or recipe.release}", hint)
         with output_folder(target, force, rebuild=True) as folder:
             module.write(recipe, [*files.values()], folder, progress)
             made = replace(
                 card,
                 counts=count(folder),
                 files={path.name: sha256_file(path) for path in sorted(folder.iterdir())},
-                release=f"other than {card.release}" if other else card.release,
+                release=f"other than {card.release}" if other and is_pinned else card.release,
+                date=_date(recipe, source) if other else card.date,
                 build=replace(recipe, indices=digests, tools=tools),
             )
             write_card(folder / "card.toml", made)
-    return Built(target, made, made.files == dict(card.files))
+    return Built(target, made, made.files == dict(card.files) if card.files else None)
 
 
 def fetch(slug: str, out: Path, progress: Callable[[str], None] = _ignore) -> list[Path]:
@@ -144,10 +162,16 @@ def _recipe_of(slug: str) -> tuple[Card, Recipe, ModuleType]:
 
 
 def _index_file(folder: Path, name: str) -> Path:
-    path = next((path for suffix in ("", ".gz", ".xz") if (path := folder / f"{name}{suffix}").is_file()), None)
+    candidates = [folder / f"{name}{suffix}" for suffix in ("", ".gz", ".xz")]
+    path = next((path for path in candidates if path.is_file() or path.is_dir()), None)
     if path is None:
-        raise DataError(f"{folder} has no {name}", "put it there, plain, .gz or .xz")
+        raise DataError(f"{folder} has no {name}", "put it there; a file may be plain, .gz or .xz")
     return path
+
+
+def _date(recipe: Recipe, source: Path) -> str:
+    """Read the day of the test data of a recipe of two releases; of others it is not asked for."""
+    return read_date(source / f"{name_of(recipe.next_release)}-InRelease") if recipe.next_release else ""
 
 
 def _home(card: Card) -> Path:

@@ -1,7 +1,10 @@
-"""Fetch package indices and packages of a Debian release with the machine's apt: its sources, mirrors and keys.
+"""Fetch the package indices of a Debian release, or packages, with the machine's apt: its sources, mirrors and keys.
 
-apt checks the signature of the release and the sums of the indices. It works in a temporary folder: the machine's
+apt checks the signature of the release and the sums of the files. It works in a temporary folder: the machine's
 package lists are not touched, and no privileges are needed.
+
+A release is given by its code name or suite: ``trixie``, ``testing``. With a day, ``testing@2026-11-21``, it is as
+snapshot.debian.org has it from the end of that day.
 """
 
 from __future__ import annotations
@@ -11,8 +14,11 @@ import posixpath
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
+from typing import NamedTuple
 
 from xmcbench.data.card import Recipe
 from xmcbench.data.exchange import has_checksum
@@ -22,36 +28,55 @@ from xmcbench.storage.temporary import scratch
 
 #: apt's names of the two indices of a release.
 _CREATED_BY = ("Packages", "Translations")
-_FORMAT = "$(CREATED_BY)\t$(ORIGIN)\t$(CODENAME)\t$(COMPONENT)\t$(FILENAME)\t$(REPO_URI)"
 
 _HELPER = Path("/usr/lib/apt/apt-helper")
 #: The keys of all releases, from the package debian-archive-keyring.
 _KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_SNAPSHOTS = "http://snapshot.debian.org/archive/debian"
 
 _HINT = "give a folder with the files from the archive: --indices FOLDER"
 _ARCHIVE_HINT = "get it from snapshot.debian.org, and give the folder of all files: --indices FOLDER"
 
 
-def fetch_indices(recipe: Recipe, paths: Sequence[Path]) -> None:
-    """Fetch ``Packages`` and the translation of each of the recipe's releases, unpacked, into these files.
+class _Target(NamedTuple):
+    """An index that apt has."""
 
-    A next release that the machine's sources do not have is taken from the archive that has the first one. Raises
-    DataError if there is no apt, or if there is no such release.
+    created_by: str
+    label: str
+    release: str
+    codename: str
+    component: str
+    path: str
+    archive: str
+
+
+#: apt's names of these fields.
+_FORMAT = "$(CREATED_BY)\t$(LABEL)\t$(RELEASE)\t$(CODENAME)\t$(COMPONENT)\t$(FILENAME)\t$(REPO_URI)"
+
+
+def fetch_indices(recipe: Recipe, paths: Sequence[Path]) -> None:
+    """Fetch ``Packages`` and the translation of each of the recipe's releases, unpacked, into the first files.
+
+    Into one more, if there is one, the ``InRelease`` of the last release. A release that the machine's sources do not
+    have is taken from their archive. Raises DataError if there is no apt, or if there is no such release.
     """
-    _check_apt("the indices")
-    with scratch() as folder:
-        options = _options(folder / "machine", recipe)
-        contents, archive = _read(options, recipe, recipe.release)
-        if recipe.next_release:
-            # A list with one source only: a release of the archive.
-            keys = f"[signed-by={_KEYS}] " if _KEYS.exists() else ""
-            sources = folder / "sources.list"
-            sources.write_text(f"deb {keys}{archive} {recipe.next_release} {recipe.component}\n")
-            options += ["-o", f"Dir::Etc::sourcelist={sources}", "-o", "Dir::Etc::sourceparts=/dev/null"]
-            contents += _read(options, recipe, recipe.next_release)[0]
-    for path, content in zip(paths, contents, strict=True):
+    with _updated(recipe) as apt:
+        contents: list[bytes] = []
+        for release in filter(None, (recipe.release, recipe.next_release)):
+            targets = apt.select(release)
+            contents += [apt.read(targets[kind]) for kind in _CREATED_BY]
+        described = apt.read_release(targets[_CREATED_BY[0]]) if len(paths) > len(contents) else None
+    for path, content in zip(paths, filter(None, (*contents, described)), strict=True):
         with atomic_file(path) as stream:
             stream.write(content)
+
+
+def fetch_package(recipe: Recipe, package: str, path: Path) -> None:
+    """Fetch a package of the recipe's release into a file. Raises DataError."""
+    with _updated(recipe) as apt:
+        content = apt.download(package, apt.select(recipe.release)[_CREATED_BY[0]].release)
+    with atomic_file(path) as stream:
+        stream.write(content)
 
 
 def fetch_archives(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
@@ -64,50 +89,107 @@ def fetch_archives(recipe: Recipe, out: Path, progress: Callable[[str], None]) -
     missing = [name for name, path in paths.items() if not has_checksum(path, recipe.indices[name])]
     if not missing:
         return [*paths.values()]
-    _check_apt("the packages")
-    with scratch() as folder:
-        options = _options(folder / "machine", recipe)
-        (packages, _), archive = _read(options, recipe, recipe.release)
-        addresses = re.findall(r"^Filename: (\S+)$", packages.decode(), re.MULTILINE)
-        known = {posixpath.basename(address): f"{archive}{address}" for address in addresses}
+    with _updated(recipe) as apt:
+        target = apt.select(recipe.release)[_CREATED_BY[0]]
+        addresses = re.findall(r"^Filename: (\S+)$", apt.read(target).decode(), re.MULTILINE)
+        known = {posixpath.basename(address): f"{target.archive}{address}" for address in addresses}
         for number, name in enumerate(missing):
             progress(f"{len(paths) - len(missing) + number:,} of {len(paths):,} packages fetched; now {name}")
             if name not in known:
-                raise DataError(f"{archive} has no {name} in {recipe.release}", _ARCHIVE_HINT)
+                raise DataError(f"{target.archive} has no {name} in {recipe.release}", _ARCHIVE_HINT)
             part = out / f"{name}.part"
-            digest = f"SHA256:{recipe.indices[name]}"
-            done = _run([str(_HELPER), *options, "download-file", known[name], str(part), digest])
-            if done.returncode:
-                reason = done.stderr.decode(errors="replace").strip().splitlines() or [""]
-                raise DataError(
-                    f"cannot fetch {known[name]}: {reason[-1]}", f"run it again to go on, or {_ARCHIVE_HINT}"
-                )
+            apt.download_file(known[name], part, recipe.indices[name])
             os.replace(part, paths[name])
     return [*paths.values()]
 
 
-def _check_apt(what: str) -> None:
+@contextmanager
+def _updated(recipe: Recipe) -> Iterator[_Apt]:
     if shutil.which("apt-get") is None or not _HELPER.exists():
-        raise DataError(f"{what} are fetched with apt-get, which this machine does not have", _HINT)
+        raise DataError("the source is fetched with apt-get, which this machine does not have", _HINT)
+    with scratch() as folder:
+        yield _Apt(folder, recipe)
 
 
-def _read(options: list[str], recipe: Recipe, release: str) -> tuple[list[bytes], str]:
-    """Read the two indices of a release after an update; also returns the archive that they are from."""
-    update = _run(["apt-get", *options, "-q", "update"])
-    paths, archive = {}, ""
-    for line in _run(["apt-get", *options, "indextargets", "--format", _FORMAT]).stdout.decode().splitlines():
-        created_by, origin, codename, component, path, uri = line.split("\t")
-        if (origin, codename, component) == ("Debian", release, recipe.component):
-            paths[created_by], archive = path, uri
-    if any(kind not in paths for kind in _CREATED_BY):
-        reason = update.stderr.decode(errors="replace").strip().splitlines()
-        detail = f": {reason[-1]}" if update.returncode and reason else ""
-        raise DataError(f"apt's sources do not have Debian {release} {recipe.component}{detail}", _HINT)
-    # The helper unpacks any compression that apt uses.
-    found = [_run([str(_HELPER), *options, "cat-file", paths[kind]]) for kind in _CREATED_BY]
-    if any(content.returncode for content in found):
-        raise DataError(f"apt cannot read its own indices of {release}", _HINT)
-    return [content.stdout for content in found], archive
+class _Apt:
+    """apt in a folder, with the lists of the machine's sources, and of the releases that are selected."""
+
+    def __init__(self, folder: Path, recipe: Recipe) -> None:
+        self._folder, self._recipe = folder, recipe
+        self._options = _options(folder / "machine", recipe)
+        self._problem = self._update()
+        debian = [target.archive for target in self._targets() if target.label == "Debian"]
+        self._archive = debian[0] if debian else ""
+
+    def select(self, release: str) -> dict[str, _Target]:
+        """Return the indices of a release by kind; from then on, apt knows it. Raises DataError."""
+        if found := self._find(release):
+            return found
+        name, _, day = release.partition("@")
+        archive = f"{_SNAPSHOTS}/{date.fromisoformat(day):%Y%m%d}T235959Z" if day else self._archive
+        if archive:
+            options = f"{f'signed-by={_KEYS} ' if _KEYS.exists() else ''}check-valid-until={'no' if day else 'yes'}"
+            sources = self._folder / "sources.list"
+            sources.write_text(f"deb [{options}] {archive} {name} {self._recipe.component}\n")
+            # No more than this release of the archive.
+            self._options += ["-o", f"Dir::Etc::sourcelist={sources}", "-o", "Dir::Etc::sourceparts=/dev/null"]
+            self._problem = self._update()
+            if found := self._find(name):
+                return found
+        detail = f": {self._problem}" if self._problem else ""
+        raise DataError(f"apt does not find Debian {release} {self._recipe.component}{detail}", _HINT)
+
+    def read(self, target: _Target) -> bytes:
+        """Read an index. Raises DataError."""
+        # The helper unpacks any compression that apt uses.
+        ended = _run([str(_HELPER), *self._options, "cat-file", target.path])
+        if ended.returncode:
+            raise DataError(f"apt cannot read its own indices of {target.release}", _HINT)
+        return ended.stdout
+
+    def read_release(self, target: _Target) -> bytes:
+        """Read the file that describes the release of an index. Raises DataError."""
+        # Its name begins as that of the index does, up to the component.
+        path = Path(f"{target.path.rpartition(f'_{target.component}_')[0]}_InRelease")
+        if not path.is_file():
+            raise DataError(f"apt has no InRelease of {target.release}", _HINT)
+        return path.read_bytes()
+
+    def download(self, package: str, release: str) -> bytes:
+        """Download a package of a selected release. Raises DataError."""
+        folder = self._folder / "packages"
+        folder.mkdir(exist_ok=True)
+        ended = _run(["apt-get", *self._options, "-q", "download", f"{package}/{release}"], folder)
+        found = list(folder.glob(f"{package}_*.deb"))
+        if not found:
+            raise DataError(f"apt cannot download {package} of {release}: {_last_line(ended)}", _HINT)
+        return found[0].read_bytes()
+
+    def download_file(self, address: str, path: Path, sha256: str) -> None:
+        """Download a file of an archive, or the rest of it. Raises DataError."""
+        ended = _run([str(_HELPER), *self._options, "download-file", address, str(path), f"SHA256:{sha256}"])
+        if ended.returncode:
+            hint = f"run it again to go on, or {_ARCHIVE_HINT}"
+            raise DataError(f"cannot fetch {address}: {_last_line(ended)}", hint)
+
+    def _find(self, release: str) -> dict[str, _Target]:
+        found = {
+            target.created_by: target
+            for target in self._targets()
+            if target.label == "Debian"
+            and release in (target.release, target.codename)
+            and target.component == self._recipe.component
+        }
+        return found if all(kind in found for kind in _CREATED_BY) else {}
+
+    def _targets(self) -> list[_Target]:
+        listed = _run(["apt-get", *self._options, "indextargets", "--format", _FORMAT]).stdout.decode()
+        return [_Target._make(line.split("\t")) for line in listed.splitlines()]
+
+    def _update(self) -> str:
+        """Update apt's lists; return the reason if that fails."""
+        ended = _run(["apt-get", *self._options, "-q", "update"])
+        return _last_line(ended) if ended.returncode else ""
 
 
 def _options(folder: Path, recipe: Recipe) -> list[str]:
@@ -127,8 +209,12 @@ def _options(folder: Path, recipe: Recipe) -> list[str]:
     return [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[bytes]:
+def _run(command: list[str], folder: Path | None = None) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(command, capture_output=True, check=False, timeout=900)
+        return subprocess.run(command, capture_output=True, check=False, timeout=900, cwd=folder)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DataError(f"{command[0]} failed: {error}", _HINT) from None
+
+
+def _last_line(ended: subprocess.CompletedProcess[bytes]) -> str:
+    return (ended.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]

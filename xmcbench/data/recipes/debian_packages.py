@@ -32,6 +32,7 @@ from pathlib import Path
 
 from xmcbench.data.card import Recipe
 from xmcbench.data.recipes.apt import fetch_indices
+from xmcbench.data.recipes.debian_releases import name_of
 from xmcbench.data.recipes.items import Instance, Item, is_training, labels_of, write_items
 from xmcbench.data.text_files import at, number_lines
 from xmcbench.errors import DataError
@@ -46,12 +47,14 @@ _QUALIFIER = re.compile(r"[\s(:\[<].*", re.DOTALL)
 def indices(recipe: Recipe) -> tuple[str, ...]:
     """The names of the two indices of each release."""
     names = "Packages", f"Translation-{recipe.language or 'en'}"
-    return (*names, *(f"{recipe.next_release}-{name}" for name in names)) if recipe.next_release else names
+    return (*names, *(f"{name_of(recipe.next_release)}-{name}" for name in names)) if recipe.next_release else names
 
 
 def fetch(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
-    """Fetch the indices with apt. Raises DataError."""
+    """Fetch the indices with apt, and the InRelease of the next release. Raises DataError."""
     paths = [out / name for name in indices(recipe)]
+    if recipe.next_release:
+        paths.append(out / f"{name_of(recipe.next_release)}-InRelease")
     fetch_indices(recipe, paths)
     return paths
 

@@ -1,0 +1,141 @@
+"""The recipe that makes a dataset of titles from a folder with a file of texts for each subject."""
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from xmcbench.data import build, load_dataset
+from xmcbench.data.catalog import find
+from xmcbench.data.sources.xc_raw import read_rows, write_instances
+from xmcbench.errors import DataError
+from xmcbench.storage.canonical import sha256_file, sha256_folder
+
+ROOT = Path(__file__).parents[2]
+
+#: By the number of the subject: its label, its synonyms, and its texts.
+SUBJECTS = {
+    "10": (
+        "lakes",
+        "inland waters",
+        ["Lakes of the north ", "LAKES", "Maps", "lakes", "", "Maps", "Ferries", "Ferries"],
+    ),
+    "9": ("Maps", "", ["Old maps", "Lakes of the north", "maps"]),
+    "8": ("Ships", "boats", []),
+    "7": ("Ferries", "", ["Ferries", " Ferries"]),
+    "100": (
+        "harbors",
+        "ports",
+        ["Lakes of the north", "ships", "Charts", "boats", "É", "Old \u2028maps"],
+    ),
+}
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """The folder of the corpus, as in a clone of its repository."""
+    folder = tmp_path / "clone" / "subjects" / "yso-finna-en"
+    folder.mkdir(parents=True)
+    for number, (label, synonyms, texts) in SUBJECTS.items():
+        lines = [f"http://www.yso.fi/onto/yso/p{number} {label}", synonyms, *texts]
+        (folder / f"p{number}-en.txt").write_text("".join(f"{line}\n" for line in lines), newline="\n")
+    return tmp_path / "clone"
+
+
+def _build(clone, tmp_path):
+    return build("lf-yso-25k", out=tmp_path / "out", indices=clone, allow_other_release=True)
+
+
+def test_files_become_labels_and_their_texts_instances(clone, tmp_path):
+    built = _build(clone, tmp_path)
+    assert not built.as_pinned
+    dataset = load_dataset(tmp_path / "out")
+    # Ships and Ferries have no text, so that "ships" and "Ferries" are texts of other subjects; 9 comes before 10.
+    assert ([*dataset.labels.uids], [*dataset.labels.titles]) == (["p9", "p10", "p100"], ["Maps", "lakes", "harbors"])
+    found = {}
+    for texts, pairs, is_test in (
+        (dataset.train, dataset.train_pairs(), False),
+        (dataset.test, dataset.test_pairs(), True),
+    ):
+        assert list(texts.titles) == sorted(texts.titles)
+        for uid, title, content, labels in zip(texts.uids, texts.titles, texts.contents, pairs, strict=True):
+            digest = hashlib.sha1(title.encode()).hexdigest()
+            assert (uid, content) == (digest[:12], "")
+            assert (int(digest[:4], 16) % 5 == 0) == is_test
+            found[title] = labels.indices.tolist()
+    # "LAKES" and "maps" are labels in lower case.
+    assert found == {
+        "Charts": [2],
+        "Ferries": [1],
+        "Lakes of the north": [0, 1, 2],
+        "Old maps": [0],
+        "Old \u2028maps": [2],
+        "boats": [2],
+        "ships": [2],
+        "É": [2],
+    }
+    assert list(dataset.test.titles) == ["Charts"]
+    # A text is an instance once, and it names a subject once.
+    rows = {row.title: [*row.labels] for row in read_rows(tmp_path / "out" / "trn.json.gz", "instances")}
+    assert rows["Ferries"] == [1]
+
+
+def test_two_builds_are_byte_for_byte_the_same(clone, tmp_path):
+    first = _build(clone, tmp_path).folder
+    second = build("lf-yso-25k", out=tmp_path / "again", indices=clone, allow_other_release=True).folder
+    for name in ("lbl.json.gz", "trn.json.gz", "tst.json.gz", "card.toml"):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_a_folder_is_pinned_by_the_sums_of_its_files(clone, tmp_path):
+    folder = clone / "subjects" / "yso-finna-en"
+    command = "LC_ALL=C; export LC_ALL; sha256sum * | sha256sum"
+    printed = subprocess.run(["sh", "-c", command], cwd=folder, capture_output=True, text=True, check=True).stdout
+    assert _build(clone, tmp_path).card.build.indices == {"subjects/yso-finna-en": printed.split()[0]}
+    with pytest.raises(DataError, match="are not those of NatLibFi/Annif-corpora"):
+        build("lf-yso-25k", out=tmp_path / "other", indices=clone)
+    before = sha256_folder(folder)
+    (folder / "p9-en.txt").rename(folder / "p90-en.txt")
+    assert sha256_folder(folder) != before
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "line 1: is not the URI and the label"),
+        (b"http://www.yso.fi/onto/yso/p3\n", "line 1: is not the URI and the label"),
+        (b"http://www.yso.fi/onto/yso/p3 a\n\n\xff\n", "line 3: is not UTF-8"),
+    ],
+)
+def test_a_broken_file_is_named(clone, tmp_path, content, reason):
+    (clone / "subjects" / "yso-finna-en" / "p9-en.txt").write_bytes(content)
+    with pytest.raises(DataError, match=rf"p9-en.txt, {reason}"):
+        _build(clone, tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_clone_has_to_be_at_hand(clone, tmp_path):
+    with pytest.raises(DataError, match=r"folder of https://github.com/NatLibFi/Annif-corpora") as error:
+        build("lf-yso-25k", out=tmp_path / "out")
+    assert "--indices CLONE" in error.value.hint
+    with pytest.raises(DataError, match="has no subjects/yso-finna-en"):
+        _build(tmp_path, tmp_path)
+    folder = clone / "subjects" / "yso-finna-en"
+    for path in folder.iterdir():
+        path.rename(path.with_suffix(".tsv"))
+    with pytest.raises(DataError, match="has no file of a subject"):
+        _build(clone, tmp_path)
+
+
+@pytest.mark.data
+def test_the_pinned_files_are_those_of_the_records(real_data, tmp_path):
+    card, folder = find("lf-yso-25k").card, real_data("LF-YSO-25K")
+    real = load_dataset(folder)
+    assert (dict(card.counts), card.filter) == (real.counts(), real.card.filter)
+    for record in (ROOT / "leaderboards" / "records" / "lf-yso-25k" / "ez.jsonl").read_text().splitlines():
+        assert json.loads(record)["cell"]["dataset_sha256"] == real.digest
+    rows = ((row.uid, row.title, row.content, row.labels) for row in read_rows(folder / "tst.json.gz", "instances"))
+    write_instances(tmp_path / "tst.json.gz", rows)
+    assert sha256_file(tmp_path / "tst.json.gz") == card.files["tst.json.gz"]

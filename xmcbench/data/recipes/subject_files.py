@@ -1,0 +1,84 @@
+"""A folder with a file of texts for each subject, as NatLibFi/Annif-corpora has them, as a dataset of titles.
+
+A file is named after its subject and the language: ``p3-en.txt``. Line 1 has the URI and the label of the subject, line
+2 its synonyms, and every further line a text about it, mostly a title.
+
+    label      a subject whose file has a text; in the order of the numbers in the names of the files
+    instance   a text. Left out are a text that is the label of its own file, and one that is a label in lower case
+    pair       text -> the subjects in whose files it is
+
+Texts are stripped, and equal ones are one instance. Instances are sorted. The uid of an instance is the first 12 hex
+digits of the SHA-1 of its text; where the number in the first 4 is divisible by 5, it is a test instance.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from xmcbench.data.card import Recipe
+from xmcbench.data.sources.source import Instance
+from xmcbench.data.sources.xc_raw import write_instances, write_labels
+from xmcbench.data.text_files import at, number_lines
+from xmcbench.errors import DataError
+
+_FILE_NAME = re.compile(r"(p(\d+))-[a-z]+\.txt")
+
+
+class _Subject(NamedTuple):
+    uid: str
+    label: str
+    texts: list[str]
+
+
+def indices(recipe: Recipe) -> tuple[str, ...]:
+    """The path of the folder in the repository."""
+    return tuple(recipe.indices)
+
+
+def fetch(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
+    """Raise DataError: a clone of the repository has to be at hand."""
+    raise DataError(
+        f"the source of this dataset is not fetched: it is a folder of {recipe.release}",
+        "clone that repository, and give the clone: --indices CLONE",
+    )
+
+
+def write(recipe: Recipe, files: Sequence[Path], out: Path, progress: Callable[[str], None]) -> None:
+    """Write the dataset in the XC raw layout. files: the folder of subjects. Raises DataError."""
+    subjects = _read_subjects(files[0])
+    labels = {subject.label.lower() for subject in subjects}
+    found: dict[str, list[int]] = {}
+    for row, subject in enumerate(subjects):
+        for text in {*subject.texts}:
+            if text.lower() not in labels:
+                found.setdefault(text, []).append(row)
+    sides: dict[str, list[Instance]] = {"trn": [], "tst": []}
+    for text in sorted(found):
+        uid = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]
+        sides["trn" if int(uid[:4], 16) % 5 else "tst"].append((uid, text, "", found[text]))
+    for name, instances in sides.items():
+        write_instances(out / f"{name}.json.gz", instances)
+    write_labels(out / "lbl.json.gz", ((subject.uid, subject.label) for subject in subjects))
+
+
+def _read_subjects(folder: Path) -> list[_Subject]:
+    """Read the subjects that have a text. Raises DataError with file and line."""
+    files = sorted(
+        (int(name[2]), name[1], path) for path in folder.iterdir() if (name := _FILE_NAME.fullmatch(path.name))
+    )
+    if not files:
+        raise DataError(f"{folder} has no file of a subject", "their names look like p3-en.txt")
+    subjects = (_read_subject(uid, path) for _, uid, path in files)
+    return [subject for subject in subjects if subject.texts]
+
+
+def _read_subject(uid: str, path: Path) -> _Subject:
+    lines = [line.strip() for _, line in number_lines(path)]
+    label = lines[0].partition(" ")[2].strip() if lines else ""
+    if not label:
+        raise at(path, 1, "is not the URI and the label of a subject", "is this a file of a corpus of Annif?")
+    return _Subject(uid, label, [text for text in lines[2:] if text not in ("", label)])
