@@ -272,7 +272,7 @@ APT = """#!/bin/sh
 case "$*" in
 *indextargets*)
     for kind in Packages Translations; do
-        printf "$kind\\tDebian\\tgreek\\tmain\\t{folder}/$kind\\t{folder}/\\n"
+        printf "$kind\\tDebian\\tgreek\\tgreek\\tmain\\t{folder}/$kind\\t{folder}/\\n"
     done ;;
 *cat-file*) for last; do :; done; cat "$last" ;;
 *download-file*)
