@@ -126,7 +126,8 @@ READING = re.compile(r"(cite|clean|compare|data info|doctor|explain|export (pape
 PLANNING = re.compile(r"(ablation|curve|run)\b")
 #: Parts of commands about data, models, methods and machines that only the reader has.
 ABSENT = re.compile(
-    r"path/|papers\.csv|hf:|my-|lf-amazon|-dev|--dataset big|--plugin|--config|--on ray|--preset scratch|--processes"
+    r"path/|papers\.csv|hf:|my-|lf-amazon|-dev|--dataset big|--plugin|--config|--on ray|--preset scratch|--processes|"
+    r"judgments\.jsonl"
 )
 #: A line that cannot be wrapped: a command, and one that ends in a digest.
 WHOLE = re.compile(r" *xmcbench .*|.*\b[0-9a-f]{64}")

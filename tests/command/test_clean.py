@@ -53,7 +53,7 @@ def list_files(runs):
 
 def test_a_listing_changes_nothing(inside, runs):
     before = list_files(runs)
-    ended = inside("clean")
+    ended = inside("clean", "--wide")
     assert ended.returncode == 0, ended.stderr
     (done,) = runs.records()
     needing = str(done.cell.path)

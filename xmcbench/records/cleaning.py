@@ -38,6 +38,7 @@ _OF_METHODS = (
     "clusters",
     "contexts",
     "embeddings",
+    "judgments",
     "label-expansion",
     "nearest",
     "pretraining",

@@ -36,6 +36,7 @@ from xmcbench.methods.ict import ICT
 from xmcbench.methods.label_expansion import LabelExpansion
 from xmcbench.methods.maclr import MACLR, pseudo_pairs
 from xmcbench.methods.ngame import NGAME
+from xmcbench.methods.rerank import Rerank
 from xmcbench.methods.rts import RTS
 from xmcbench.methods.sentbert import SentBERT
 from xmcbench.methods.simcse import SimCSE
@@ -95,6 +96,16 @@ def _(world, raw_X=X, raw_Y=Y, recipe="sklearn", ngrams=2, max_df=1.0, analyzer=
 )
 def _(world, raw_X=X, raw_Y=Y, **values):
     world.fit(LabelExpansion, raw_X, raw_Y, **values)
+
+
+@case(
+    "methods.rerank.method:Rerank._score", "judgments", judge="other", raw_X=OTHER_X, raw_Y=OTHER_Y, pairs=[("a", "c")]
+)
+def _(world, judge="one", raw_X=X, raw_Y=Y, pairs=(("a", "b"),)):
+    method = Rerank()
+    method.artifacts, method._texts = world.store, (X, raw_Y)
+    method._judge = SimpleNamespace(identity=judge, judge=lambda asked: ((place, 0.5) for place in range(len(asked))))
+    method._score(raw_X, list(pairs))
 
 
 @case("methods.glove:GloVe._read_given", "word-vectors", content="2 2\na 1 2\nthe 1 3\n", max_words=6)
