@@ -84,7 +84,7 @@ def _article(moved: Moved, names: tuple[str, str]) -> str:
     # A ranking is that of the first run of its row, and so are the ranks of the true labels in it.
     ranks = ([label.first[0] for label in moved.labels], [label.second[0] for label in moved.labels])
     shown = zip(names, moved.rankings, ranks, strict=True)
-    rankings = [_ranking(name, ranking, hits) for name, ranking, hits in shown if ranking is not None]
+    rankings = [_list_labels(name, ranking, hits) for name, ranking, hits in shown if ranking is not None]
     if rankings:
         parts.append(f'<div class="pair">{"".join(rankings)}</div>')
     return document.section("article", parts)
@@ -96,7 +96,7 @@ def _true_label(label: TrueLabel, names: tuple[str, str]) -> str:
     return f"<li>{_with_sign(text, is_hit)} <small>{html(', '.join(label_facts(label, names)))}</small></li>"
 
 
-def _ranking(name: str, ranking: Iterable[str], hits: Container[int]) -> str:
+def _list_labels(name: str, ranking: Iterable[str], hits: Container[int]) -> str:
     listed = "".join(f"<li>{_with_sign(html(text), rank in hits)}</li>" for rank, text in enumerate(ranking, 1))
     return f"<div><p>First predictions of {html(name)}:</p><ol>{listed}</ol></div>"
 

@@ -57,7 +57,7 @@ def intervals(
     if not rows:
         return {}
     if rows > MANY_ROWS:
-        return {name: _closed_form(numerator, denominators.get(name)) for name, numerator in numerators.items()}
+        return {name: _compute(numerator, denominators.get(name)) for name, numerator in numerators.items()}
     columns = np.column_stack([*numerators.values(), *denominators.values()])
     sums = _weights(rows, seed).astype(np.float64) @ columns
     sums_of_denominators = dict(zip(denominators, sums[:, len(numerators) :].T, strict=True))
@@ -94,7 +94,7 @@ def _interval(
     return Interval(min(float(low), value), max(float(high), value), float(values.std(ddof=1)))
 
 
-def _closed_form(numerator: NDArray[np.float64], denominator: NDArray[np.float64] | None) -> Interval:
+def _compute(numerator: NDArray[np.float64], denominator: NDArray[np.float64] | None) -> Interval:
     """Return the interval of sum(numerator) / sum(denominator), float64 [rows], or of the mean, without samples."""
     value, influence, rounding = _influence(numerator, denominator)
     se = float(np.sqrt((influence**2).sum()))
