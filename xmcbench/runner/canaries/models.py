@@ -25,6 +25,8 @@ _WORDS, _WIDTH, _POSITIONS = 700, 32, 64
 #: The special pieces of BERT, in its order; MPNet and RoBERTa have the padding second.
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _PADDING_SECOND = ("mpnet", "roberta")
+#: Kinds whose texts are not one dense vector each -> the class of sentence-transformers.
+_OTHER_VECTORS = {"sparse": "SparseEncoder", "multi-vector": "MultiVectorEncoder"}
 
 
 def make(description: Mapping[str, Any], texts: Iterable[str], path: Path) -> None:
@@ -82,17 +84,32 @@ def _save_transformer(kind: str, description: Mapping[str, Any], words: list[str
         "pad_token_id": special.index("[PAD]"),
         "max_position_embeddings": _POSITIONS + 2 * (kind in _PADDING_SECOND),
     }
-    config = transformers.AutoConfig.for_model("bert" if kind == "cross-encoder" else kind, **sizes)
+    is_bert = kind == "cross-encoder" or kind in _OTHER_VECTORS
+    config = transformers.AutoConfig.for_model("bert" if is_bert else kind, **sizes)
     if kind == "cross-encoder":
         config.num_labels = 1
         network = transformers.AutoModelForSequenceClassification.from_config(config)
+    elif kind == "sparse":
+        network = transformers.AutoModelForMaskedLM.from_config(config)
     elif description.get("causal"):
         network = transformers.AutoModelForCausalLM.from_config(config)
     else:
         network = transformers.AutoModel.from_config(config)
     _draw(network, seed=2)
     network.save_pretrained(folder)
-    _write_modules(description, folder)
+    if kind in _OTHER_VECTORS:
+        _save_encoder(_OTHER_VECTORS[kind], folder)
+    else:
+        _write_modules(description, folder)
+
+
+def _save_encoder(name: str, folder: Path) -> None:
+    """Save the transformer in a folder with the modules that a class of sentence-transformers gives it."""
+    import sentence_transformers
+
+    model = getattr(sentence_transformers, name)(str(folder), device="cpu", local_files_only=True)
+    _draw(model, seed=2)
+    model.save_pretrained(str(folder))
 
 
 def _tokenizer(words: list[str], special: list[str]) -> Tokenizer:
