@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from math import inf
@@ -304,3 +304,36 @@ def load_model(kind: str, folder: Path, device: str, precision: Chosen | None, *
     if precision:
         refuse_missing_weights(folder, model)
     return model
+
+
+def open_other(
+    kind: str,
+    name: str,
+    device: Device,
+    precision: Precision,
+    max_length: int | None,
+    check: Callable[[Path], None] = lambda _: None,
+) -> tuple[Any, dict[str, Any]]:
+    """Find and load a model by another class of sentence-transformers; also return facts about it, for the record.
+
+    max_length: tokens at which texts are cut, if fewer than the model states. check: raises UsageError for the folder
+    of another model. Raises Unavailable where the model is missing, UsageError where it cannot be loaded.
+    """
+    where = choose_device(device)
+    chosen = choose_precision(precision, where)
+    folder, source = locate(name)
+    check_model(folder)
+    check(folder)
+    model = load_model(kind, folder, where, chosen)
+    if max_length:
+        model.max_seq_length = min(max_length, model.max_seq_length or max_length)
+    return model, {
+        "name": folder.resolve().name if source == "a local folder" else name,
+        "source": source,
+        "sha256": files_sha256(folder),
+        "parameters": sum(weights.numel() for weights in model.parameters()),
+        "precision": chosen,
+        "device": where,
+        "max_seq_length": model.max_seq_length,
+        "card": read_card(folder),
+    }

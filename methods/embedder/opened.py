@@ -8,11 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from xmcbench import Texts, TopK, UsageError
-from xmcbench.methods.embedder.folder import check_model, files_sha256
-from xmcbench.methods.embedder.model import load_model
-from xmcbench.methods.encoder.backbone import locate
-from xmcbench.methods.encoder.hardware import Device, Precision, choose_device, choose_precision
-from xmcbench.methods.encoder.saved_config import read_card
+from xmcbench.methods.embedder.model import open_other
+from xmcbench.methods.encoder.hardware import Device, Precision
 from xmcbench.methods.encoder.settings import Side, choose_prompts
 
 
@@ -43,28 +40,12 @@ class Opened(ABC):
 
         Raises Unavailable where the model is missing, UsageError where it cannot be run.
         """
-        where = choose_device(device)
-        chosen = choose_precision(precision, where)
-        folder, source = locate(name)
-        check_model(folder)
-        model = load_model(cls.kind, folder, where, chosen)
-        if max_length:
-            model.max_seq_length = min(max_length, model.max_seq_length or max_length)
+        model, notes = open_other(cls.kind, name, device, precision, max_length)
         if model.similarity_fn_name not in cls.similarities:
             searched = " and ".join(cls.similarities)
             raise UsageError(f"the similarity of {name} is {model.similarity_fn_name!r}", f"{searched} can be searched")
         own = choose_prompts(f"the model {name}", model.prompts, model.default_prompt_name, prompts)
-        notes = {
-            "name": folder.resolve().name if source == "a local folder" else name,
-            "source": source,
-            "sha256": files_sha256(folder),
-            "parameters": sum(weights.numel() for weights in model.parameters()),
-            "precision": chosen,
-            "device": where,
-            "max_seq_length": model.max_seq_length,
-            "similarity": model.similarity_fn_name,
-            "card": read_card(folder),
-        }
+        notes["similarity"] = model.similarity_fn_name
         by_side: dict[Side, str] = dict(zip(("instance", "label"), own, strict=True))
         return cls(model, by_side, batch, notes)
 

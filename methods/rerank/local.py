@@ -28,37 +28,17 @@ class CrossEncoder:
         instruction: str | None,
     ) -> None:
         """Open the model. Raises Unavailable where it is not available, UsageError where it is not a cross-encoder."""
-        from xmcbench.methods.embedder.folder import check_model, files_sha256
-        from xmcbench.methods.embedder.model import load_model
-        from xmcbench.methods.encoder.backbone import locate
-        from xmcbench.methods.encoder.hardware import choose_device, choose_precision
-        from xmcbench.methods.encoder.saved_config import read_card
+        from xmcbench.methods.embedder.model import open_other
 
-        device = choose_device(compute.device)
-        chosen = choose_precision(precision, device)
-        folder, source = locate(name)
-        check_model(folder)
-        check_cross_encoder(folder)
-        model = load_model("CrossEncoder", folder, device, chosen)
-        if max_length:
-            model.max_seq_length = min(max_length, model.max_seq_length or max_length)
+        model, notes = open_other("CrossEncoder", name, compute.device, precision, max_length, check_cross_encoder)
         if model.num_labels != 1:
             raise UsageError(f"{name} gives {model.num_labels} scores for a pair", "choose a model with one output")
         answers = getattr(model[-1], "true_token_id", 1), getattr(model[-1], "false_token_id", 0)
         if answers[0] == answers[1]:
             raise UsageError(f"the tokenizer of {name} has no words yes and no", "choose another model")
-        self.model, self._batch, self._instruction = model, batch, instruction
-        self.notes: dict[str, Any] = {
-            "name": folder.resolve().name if source == "a local folder" else name,
-            "source": source,
-            "sha256": files_sha256(folder),
-            "parameters": sum(weights.numel() for weights in model.parameters()),
-            "precision": chosen,
-            "device": device,
-            "card": read_card(folder),
-        }
+        self.model, self._batch, self._instruction, self.notes = model, batch, instruction, notes
         told = f", told {instruction!r}" if instruction else ""
-        self.identity = f"{self.notes['sha256']}, {chosen}, {model.max_seq_length} tokens{told}"
+        self.identity = f"{notes['sha256']}, {notes['precision']}, {model.max_seq_length} tokens{told}"
 
     def judge(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, float]]:
         """Yield the position of a pair and its score."""

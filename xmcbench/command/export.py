@@ -74,8 +74,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "mlflow":
         return _mlflow(arguments)
     report.check_new(arguments.out, arguments.force)
-    actions = {"records": _records, "table": _table, "paper": _paper, "run": _run, "qrels": _qrels}
-    return {**actions, "judgments": _judgments}[arguments.action](arguments)
+    actions = {
+        "records": _records,
+        "table": _table,
+        "paper": _paper,
+        "run": _run,
+        "qrels": _qrels,
+        "judgments": _judgments,
+    }
+    return actions[arguments.action](arguments)
 
 
 def _records(arguments: argparse.Namespace) -> int:

@@ -128,7 +128,7 @@ def test_texts_are_cut_at_the_models_own_length_whatever_is_asked_for(cross_enco
 def test_a_gpu_without_bfloat16_takes_float16(cross_encoder, predicted, run, monkeypatch, volta, precision):
     folder = cross_encoder()
     exact, _ = run(folder)
-    monkeypatch.setattr("xmcbench.methods.encoder.hardware.choose_precision", volta)
+    monkeypatch.setattr("xmcbench.methods.embedder.model.choose_precision", volta)
     found, method = predicted(Rerank(model=str(folder), precision=precision), NEW, 8)
     assert method.notes["model"]["precision"] == "fp16"
     assert {parameter.dtype for parameter in method._judge.model.parameters()} == {torch.float16}

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-import shutil
-import subprocess
-import tarfile
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from xmcbench.errors import DataError
-from xmcbench.storage.reading import LINE, Unreadable, check_size, raise_limit
+from xmcbench.data.recipes.deb import open_package
+from xmcbench.storage.reading import LINE, check_size, raise_limit
 
 #: Folders of English pages; those of other languages are below ``man/de`` and the like.
 _PAGE = re.compile(r"usr/share/man/man\w+/([^/]+\.[0-9n][^./]*?)(?:\.gz)?")
@@ -82,30 +79,16 @@ def _redirection(source: bytes) -> str:
 
 def _read(archive: Path) -> Iterator[tuple[str, bytes, str]]:
     """The pages of a package, each with its name, its source, and the name of its target if it is a link."""
-    if shutil.which("dpkg-deb") is None:
-        raise DataError("packages are read by dpkg-deb, which this machine does not have", "install the package dpkg")
-    with subprocess.Popen(
-        ["dpkg-deb", "--fsys-tarfile", str(archive)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        try:
-            with tarfile.open(fileobj=process.stdout, mode="r|") as opened:
-                for member in opened:
-                    if not (found := _PAGE.fullmatch(member.name.removeprefix("./"))):
-                        continue
-                    stream = opened.extractfile(member) if member.isreg() else None
-                    if stream is not None:
-                        check_size(member.size, _LONGEST, member.name)
-                        yield found[1], _unpack(stream.read()), ""
-                    elif member.issym() or member.islnk():
-                        yield found[1], b"", posixpath.basename(member.linkname).removesuffix(".gz")
-        except (tarfile.TarError, zlib.error, EOFError, Unreadable) as error:
-            process.kill()
-            raise DataError(f"{archive} is damaged: {error}", "fetch it again") from None
-        reason = process.stderr.read().decode(errors="replace").strip()
-    if process.returncode:
-        raise DataError(f"{archive} is damaged: {reason}", "fetch it again")
+    with open_package(archive) as opened:
+        for member in opened:
+            if not (found := _PAGE.fullmatch(member.name.removeprefix("./"))):
+                continue
+            stream = opened.extractfile(member) if member.isreg() else None
+            if stream is not None:
+                check_size(member.size, _LONGEST, member.name)
+                yield found[1], _unpack(stream.read()), ""
+            elif member.issym() or member.islnk():
+                yield found[1], b"", posixpath.basename(member.linkname).removesuffix(".gz")
 
 
 def _unpack(content: bytes) -> bytes:

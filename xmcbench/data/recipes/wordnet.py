@@ -14,16 +14,13 @@ Format: wndb(5WN), which wordnet-base contains.
 from __future__ import annotations
 
 import hashlib
-import shutil
-import subprocess
-import tarfile
 from collections.abc import Callable, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
 from xmcbench.data.card import Recipe
 from xmcbench.data.recipes.apt import fetch_package
+from xmcbench.data.recipes.deb import open_package
 from xmcbench.data.sources.xc_raw import write_instances, write_labels
 from xmcbench.data.text_files import at
 from xmcbench.errors import DataError
@@ -109,19 +106,9 @@ def _read_synset(line: str) -> _Synset:
 
 def _read_nouns(package: Path) -> bytes:
     """Read ``data.noun`` from the package. Raises DataError."""
-    if shutil.which("dpkg-deb") is None:
-        raise DataError("packages are read by dpkg-deb, which this machine does not have", "install the package dpkg")
-    ended = subprocess.run(["dpkg-deb", "--fsys-tarfile", str(package)], capture_output=True, check=False)
-    if ended.returncode:
-        reason = ended.stderr.decode(errors="replace").strip()
-        raise DataError(f"{package} is damaged or no Debian package: {reason}", "fetch it again")
-    try:
-        with tarfile.open(fileobj=BytesIO(ended.stdout)) as archive:
-            stream = archive.extractfile(f"./{_NOUNS}")
-            if stream is not None:
-                return stream.read()
-    except tarfile.TarError as error:
-        raise DataError(f"{package} is damaged: {error}", "fetch it again") from None
-    except KeyError:
-        pass
+    with open_package(package) as opened:
+        streams = (opened.extractfile(member) for member in opened if member.name == f"./{_NOUNS}")
+        found = [stream.read() for stream in streams if stream is not None]
+    if found:
+        return found[0]
     raise DataError(f"{package} does not contain {_NOUNS}", "is this wordnet-base?")
