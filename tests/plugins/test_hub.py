@@ -8,6 +8,7 @@ import pytest
 from huggingface_hub import constants
 
 from xmcbench import Method
+from xmcbench.plugins import hub
 from xmcbench.plugins.hub import has_no_address, offline_without_address
 
 #: RFC 2606 keeps this name without an address.
@@ -111,3 +112,17 @@ def test_a_plan_without_the_hub_does_not_import_its_client(monkeypatch, tmp_path
     assert "the hub cannot be reached" in planned.stderr
     assert "huggingface_hub.constants" in imported
     assert not imported & {"httpx", "huggingface_hub.hf_api"}
+
+
+def test_an_address_is_looked_up_once_a_minute(monkeypatch):
+    """A resolver without a network can take seconds for each answer, and a board asks hundreds of times."""
+    asked, clock = [], [0.0]
+    monkeypatch.setattr(hub.socket, "getaddrinfo", lambda *given: asked.append(given))
+    monkeypatch.setattr(hub.time, "monotonic", lambda: clock[0])
+    hub._look_up.cache_clear()
+    assert all(hub._has_address("https://hub.example") for _ in range(3))
+    assert asked == [("hub.example", None)]
+    clock[0] = 61.0
+    assert hub._has_address("https://hub.example")
+    assert len(asked) == 2
+    hub._look_up.cache_clear()

@@ -1,15 +1,18 @@
 """The Hugging Face hub, for methods that check whether their weights are available.
 
 Where the hub cannot be reached, importing its client and failing to connect takes a third of the time of a plan. A
-lookup shows within milliseconds that its host has no address.
+lookup shows that its host has no address, mostly within milliseconds; where a resolver has to time out, the answer is
+remembered for a minute.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
@@ -17,6 +20,8 @@ from xmcbench.method import Method
 
 #: The address of the hub, unless HF_ENDPOINT is set.
 _HUB = "https://huggingface.co"
+#: Seconds for which the answer of a lookup is remembered, at most.
+_REMEMBERED_S = 60
 
 
 @contextmanager
@@ -44,6 +49,12 @@ def has_no_address() -> bool:
 
 
 def _has_address(url: str) -> bool:
+    return _look_up(url, int(time.monotonic() // _REMEMBERED_S))
+
+
+@lru_cache(maxsize=4)
+def _look_up(url: str, period: int) -> bool:
+    """Return whether a host has an address. period: number of the minute, in which the answer is remembered."""
     try:
         socket.getaddrinfo(urlsplit(url).hostname, None)
     except (OSError, UnicodeError):  # unknown, or not a valid name
