@@ -34,6 +34,12 @@ def test_every_dataset_is_shipped_and_none_is_python():
     assert not list((ROOT / "datasets").rglob("*.py"))
 
 
+def test_the_evidence_of_equal_sources_is_shipped():
+    files = PROJECT["tool"]["setuptools"]["data-files"]
+    assert files["share/xmcbench/leaderboards"] == ["leaderboards/equivalent.json"]
+    assert files["share/xmcbench/leaderboards/canaries"] == ["leaderboards/canaries/*"]
+
+
 def test_every_method_is_announced():
     announced = PROJECT["project"]["entry-points"]["xmcbench.methods"]
     # A method is a module, or a package with a module of that name.
