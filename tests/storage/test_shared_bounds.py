@@ -67,7 +67,7 @@ def case(name, tmp_path):
 
 
 def scored_today(archive, folder):
-    """Pack the runs folder of an archive again, its records of today's metric protocol, which gives the same figures."""
+    """Pack the runs folder of an archive again, its records of today's metric protocol: it gives the same figures."""
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     store = Store(folder / "runs")

@@ -51,10 +51,11 @@ STATISTICS = "Instances, labels and pairs. D BoW: dimension of the bag-of-words 
 BEST = "The best row of a preset in each dataset and setting, in percent: its method, preset and figure."
 
 CLAIMS = """\
-What a publication says of its methods, and what the measured rows say. A figure is the difference of two rows in
-points: the first minus the second. *Published* is the range over the datasets of the publication. The other columns
-are presets: the mean over seeds, and in how many of them the difference is positive. A row without presets is compared
-in every column. Datasets for tuning (`-dev`) are left out. `xmcbench compare` runs a paired test of two rows."""
+Comparisons that a publication makes of its methods, on the measured rows. A figure is the difference of two rows in
+points: the first minus the second, mean over seeds, with the p-value of a paired test over instances and seeds (not
+corrected for the number of tests). *Published* is the range over the datasets of the publication. Rows without presets
+are compared in the tables of every preset. Datasets for tuning (`-dev`) are left out. `xmcbench compare` says more of
+two rows."""
 
 BORROWED = "measured without pairs, which this method ignores"
 
@@ -214,10 +215,13 @@ def ablation(printed: Ablation, source: Source) -> str:
     return f"{head} {switches}."
 
 
-def claims(dataset: str, source: Source, filter_name: str) -> str:
-    """The caption of the claims of a publication, tested on one dataset."""
-    published = f"published figures {source.protocol}; ours {_protocol(filter_name)}"
-    return f"{dataset}: the claims of {_short(source)}; {published}."
+def claims(source: Source, metric: str, preset: str) -> str:
+    """Return the caption of the claims of a publication, tested in one metric by the rows of one preset."""
+    rows = f"rows of preset {preset}" if preset else "rows without presets"
+    return (
+        f"The claims of {_short(source)} in {metric}: differences in points, by {rows}. Published figures "
+        f"{source.protocol}; ours metric protocol {protocol.VERSION}, each dataset with its own filter."
+    )
 
 
 def _figures(done: Sequence[Record], filter_name: str) -> str:

@@ -1,12 +1,13 @@
 """The page of claims: what a publication says about its methods, and what the measured rows say.
 
 A claim is that one published figure is above another: of two methods, of two settings of one method, or of two rows of
-the ablation. It is tested on each measured dataset, preset by preset, with the rows that a preset gives unchanged.
+the ablation. It is tested preset by preset on each measured dataset, with the rows that a preset gives unchanged.
 Differences are taken seed by seed.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -15,8 +16,10 @@ from statistics import fmean
 from xmcbench.leaderboard import ablation, captions
 from xmcbench.leaderboard.blocks import Block, Heading, Page, citations
 from xmcbench.leaderboard.published import Ablation, Claim, Side, Source
-from xmcbench.leaderboard.rows import Facts, for_tuning, group_rows
+from xmcbench.leaderboard.rows import Facts, for_tuning, group_rows, slug
+from xmcbench.leaderboard.sections import Context
 from xmcbench.leaderboard.tables import Table, text_table, without_switches
+from xmcbench.metrics.ties import p_value
 from xmcbench.records import Record, Staleness
 
 NAME = "claims"
@@ -25,51 +28,59 @@ METRICS = ("P@1", "R@100")
 
 
 @dataclass(frozen=True)
-class _Tried:
-    """A claim on one dataset. differences: preset -> metric -> difference in percent, seed by seed."""
+class _Tested:
+    """A claim by the rows of a preset on a dataset, in some metric.
 
-    claim: Claim
-    differences: Mapping[str, Mapping[str, Sequence[float]]]
+    points: the mean of the differences over seeds. p: that of the paired test; None without ranks. marks: of the rows.
+    """
+
+    points: float
+    p: float | None
     marks: tuple[str, ...]
 
 
-def page(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], staleness: Staleness) -> Page | None:
-    """The page; None if no claim can be tested. ``datasets``: name -> records.
+def page(datasets: Mapping[str, Sequence[Record]], context: Context) -> Page | None:
+    """Return the page: for each preset and metric, a table with a line per claim and a column per dataset.
 
-    Datasets for tuning (``-dev``) are left out.
+    datasets: name -> records; those for tuning (``-dev``) are left out. None if no claim can be tested.
     """
+    done = {
+        name: found
+        for name in sorted(datasets)
+        if not for_tuning(name) and (found := [record for record in datasets[name] if record.ok])
+    }
     blocks: list[Block] = []
-    for name in sorted(datasets):
-        done = [record for record in datasets[name] if record.ok and not for_tuning(name)]
-        tables = (
-            _table(f"{name.lower()}-{number}", done, source, staleness) for number, source in enumerate(printed, 1)
-        )
-        if found := [table for table in tables if table]:
-            blocks += [Heading(2, name), *found]
+    for number, source in enumerate(context.printed, 1):
+        presets = {name: _shared_presets(records, source.claims) for name, records in done.items()}
+        counts = Counter(preset for found in presets.values() for preset in found)
+        for preset in sorted(counts, key=lambda preset: (-counts[preset], preset)):
+            having = {name: done[name] for name in done if preset in presets[name]}
+            tables = [_table(f"{slug(preset)}-{number}", having, source, preset, metric, context) for metric in METRICS]
+            if any(tables):
+                blocks += [Heading(2, f"Preset {preset}" if preset else "Rows without presets"), *filter(None, tables)]
     if not blocks:
         return None
     explained = (Heading(2, "How to read the tables"), captions.CLAIMS)
-    return Page(NAME, "The papers' claims, tested", (*blocks, *explained, *citations(printed, attrgetter("claims"))))
+    cited = citations(context.printed, attrgetter("claims"))
+    return Page(NAME, "The papers' claims, tested", (*blocks, *explained, *cited))
 
 
-def _table(name: str, records: Sequence[Record], source: Source, staleness: Staleness) -> Table | None:
-    presets = _shared_presets(records, source.claims)
-    tested = [_test(claim, records, source, presets, staleness) for claim in source.claims]
-    tested = [test for test in tested if test.differences]
-    if not tested:
+def _table(
+    name: str, datasets: Mapping[str, Sequence[Record]], source: Source, preset: str, metric: str, context: Context
+) -> Table | None:
+    lines: list[tuple[str, Sequence[str], int]] = []
+    notes: dict[str, tuple[str, ...]] = {}
+    for claim in source.claims:
+        tested = [_test(claim, records, source, preset, metric, context) for records in datasets.values()]
+        if any(tested):
+            published = _range(_differences(claim, source, metric))
+            lines.append((claim.text, [published, *(_format(found) if found else "" for found in tested)], 0))
+            notes[claim.text] = tuple(dict.fromkeys(mark for found in tested if found for mark in found.marks))
+    if not lines:
         return None
-    presets = [preset for preset in presets if any(preset in test.differences for test in tested)]
-    heads = [f"{metric} {kind}" for metric in METRICS for kind in ("published", *presets)]
-    lines = []
-    for test in tested:
-        texts = []
-        for metric in METRICS:
-            texts.append(_range(_differences(test.claim, source, metric)))
-            texts += [_mean(test.differences.get(preset, {}).get(metric, ())) for preset in presets]
-        lines.append((test.claim.text, texts, 0))
-    notes = {test.claim.text: test.marks for test in tested}
-    caption = captions.claims(records[0].cell.dataset, source, records[0].protocol.filter)
-    return text_table(name, caption, "Claim", heads, lines, notes=notes)
+    heads = (f"{metric} published", *datasets)
+    caption = captions.claims(source, metric, preset)
+    return text_table(f"{name}-{slug(metric)}", caption, "Claim", heads, lines, notes=notes)
 
 
 def _shared_presets(records: Iterable[Record], claims: Iterable[Claim]) -> list[str]:
@@ -86,21 +97,22 @@ def _shared_presets(records: Iterable[Record], claims: Iterable[Claim]) -> list[
 
 
 def _test(
-    claim: Claim, records: Sequence[Record], source: Source, presets: Iterable[str], staleness: Staleness
-) -> _Tried:
-    differences: dict[str, dict[str, list[float]]] = {}
-    marks: list[str] = []
-    for preset in presets:
-        better, worse = (_row(side, records, source, preset, staleness) for side in (claim.better, claim.worse))
-        if claim.better.row and claim.worse.row and _others(better, source) != _others(worse, source):
-            continue  # the preset has changed between the two
-        if pairs := _pairs(better, worse):
-            differences[preset] = {
-                metric: [100 * (_value(first, metric) - _value(second, metric)) for first, second in pairs]
-                for metric in METRICS
-            }
-            marks += [*staleness.problems(better), *staleness.problems(worse)]
-    return _Tried(claim, differences, tuple(dict.fromkeys(marks)))
+    claim: Claim, records: Sequence[Record], source: Source, preset: str, metric: str, context: Context
+) -> _Tested | None:
+    """Return the outcome of a claim; None where the two rows are not there, or not of the same preset."""
+    better, worse = (_row(side, records, source, preset, context.staleness) for side in (claim.better, claim.worse))
+    if claim.better.row and claim.worse.row and _others(better, source) != _others(worse, source):
+        return None  # the preset has changed between the two
+    if not (pairs := _pairs(better, worse)):
+        return None
+    points = fmean(100 * (_value(first, metric) - _value(second, metric)) for first, second in pairs)
+    # A row that no seed changes has one run.
+    first, second = (
+        context.contender([*{record.key: record for record in side}.values()]) for side in zip(*pairs, strict=True)
+    )
+    p = p_value(first, second, metric) if first and second else None
+    marks = (*context.staleness.problems(better), *context.staleness.problems(worse))
+    return _Tested(points, p, marks)
 
 
 def _row(side: Side, records: Sequence[Record], source: Source, preset: str, staleness: Staleness) -> list[Record]:
@@ -172,11 +184,11 @@ def _range(differences: Sequence[float]) -> str:
     return " to ".join(dict.fromkeys(map(_with_sign, (min(differences), max(differences)))))
 
 
-def _mean(differences: Sequence[float]) -> str:
-    if not differences:
-        return ""
-    above = sum(difference > 0 for difference in differences)
-    return f"{_with_sign(fmean(differences))} ({above} of {len(differences)})"
+def _format(tested: _Tested) -> str:
+    points = _with_sign(tested.points)
+    if tested.p is None:
+        return points
+    return f"{points} (p < 0.001)" if tested.p < 0.001 else f"{points} (p {tested.p:.3f})"
 
 
 def _with_sign(points: float) -> str:

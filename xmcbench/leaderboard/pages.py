@@ -59,7 +59,7 @@ def pages(
             datasets.setdefault(record.cell.dataset, []).append(record)
     consistency.check(record for name in sorted(datasets) for record in datasets[name])
     staleness = staleness or Staleness()
-    claimed = claims.page(datasets, printed, staleness)
+    claimed = claims.page(datasets, Context(printed, staleness, runs, scores))
     if measured_only:
         printed = tuple(source.of_datasets(datasets) for source in printed)
     names = sorted({*datasets, *(row.dataset for source in printed for row in source.rows)})

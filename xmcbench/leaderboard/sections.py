@@ -62,16 +62,18 @@ class Context:
 
         return [Differences(tuple(short_names(shown)), known, tests)] if len(contenders) > 1 else []
 
+    def contender(self, records: Sequence[Record]) -> Contender | None:
+        """Return the runs of a row with their evaluations; None where one is missing."""
+        runs = [found for record in records if self.scores and (found := self.scores(record)) is not None]
+        if not runs or len(runs) < len(records):
+            return None
+        return Contender(runs, [_subset(record) for record in records], records[0].seedless)
+
     def _contenders(self, shown: Sequence[Row]) -> dict[str, Contender]:
         """Return the rows with their evaluations; none where one is missing, which might be the best row."""
-        contenders: dict[str, Contender] = {}
-        for row in shown if self.scores else ():
-            runs = [found for found in map(self.scores, row.records) if found is not None]  # type: ignore[arg-type]
-            if len(runs) < len(row.records):
-                return {}
-            subsets = [_subset(record) for record in row.records]
-            contenders[row.name] = Contender(runs, subsets, row.records[0].seedless)
-        return contenders
+        found = {row.name: self.contender(row.records) for row in shown}
+        contenders = {name: contender for name, contender in found.items() if contender is not None}
+        return contenders if len(contenders) == len(found) else {}
 
 
 @dataclass(frozen=True)
