@@ -80,6 +80,18 @@ def test_a_round_trip_loses_nothing(tmp_path_factory, name, text, data):
     assert copy.found == () or name in WHOLE
 
 
+@pytest.mark.parametrize("name", sorted(formats()))
+def test_the_uid_of_a_label_is_no_vector(tmp_path, name):
+    """A label of zeros and ones with something between them, the only one of some rows and twice in others."""
+    train = [("a", "A", "first", [1]), ("b", "B", "second", [])]
+    test = [("c", "C", "third", []), ("d", "D", "fourth", [1, 1])]
+    original = load_dataset(
+        _write(tmp_path / "set", (train, test, [("x", "X"), ("0/0", "Y"), ("z", "Z")], True, False))
+    )
+    export(original, tmp_path / "copy" / "set", name, flatten=True)
+    assert load_dataset(tmp_path / "copy" / "set").counts() == original.counts()
+
+
 @settings(
     max_examples=6,
     phases=(Phase.explicit, Phase.generate),

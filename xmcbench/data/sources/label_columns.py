@@ -34,18 +34,19 @@ class LabelColumn:
         """Count a cell. One without values is no sign of vectors, nor is one that is no text, or a JSON list, of a
         separator."""
         cell = record.cells.get(self._name)
-        if isinstance(cell, str) and cell.strip() and not cell.lstrip().startswith("["):
+        is_text = isinstance(cell, str) and bool(cell.strip()) and not cell.lstrip().startswith("[")
+        if isinstance(cell, str) and is_text:
             self._texts += 1
             self._divided += self._separator in cell
             self._commas += "," in cell
         values = record.values(self._name, self._separator)
         if self._is_vector and values:
-            self._add_vector(record, values)
+            self._add_vector(record, values, is_text)
 
-    def _add_vector(self, record: Record, values: Sequence[object]) -> None:
+    def _add_vector(self, record: Record, values: Sequence[object], is_text: bool) -> None:
         text = values[0] if len(values) == 1 and isinstance(values[0], str) else ""
         is_bare = not self._has_table and _BARE.fullmatch(text) is not None
-        digits = text if is_bare else _digits(values)
+        digits = text if is_bare else _digits(values, is_text)
         if self._first is None:
             self._first, self._digits = record, digits
         self._is_vector = len(digits) > 1 and len(digits) == len(self._digits)
@@ -73,9 +74,12 @@ class LabelColumn:
         ]
 
 
-def _digits(values: Sequence[object]) -> str:
-    """The zeros and ones that a cell consists of; empty where there is anything else in it."""
-    if len(values) == 1 and isinstance(values[0], str) and _DIVIDED.fullmatch(values[0]):
+def _digits(values: Sequence[object], is_text: bool) -> str:
+    """Return the zeros and ones that a cell consists of; empty where there is anything else in it.
+
+    is_text: the cell is no list, so that its only value may be divided further.
+    """
+    if is_text and len(values) == 1 and isinstance(values[0], str) and _DIVIDED.fullmatch(values[0]):
         return re.sub("[^01]", "", values[0])
     digits = [str(value) for value in values]
     return "".join(digits) if {*digits} <= {"0", "1"} else ""
