@@ -192,6 +192,7 @@ def test_a_command_names_known_flags_methods_and_parameters(page, command, regis
     """Datasets are not looked up: most of them are not on this machine."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Description, "missing", {})  # the names are looked at, whatever is installed
+    Path("leaderboards").symlink_to(DOCS.parent / "leaderboards")
     Path("table.toml").write_text("".join(re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)[:1]))
     words = shlex.split(command, comments=True)
     given = [parser().parse_args(line) for line in expand(words, lambda: parser().below(words[0]).flags())]
