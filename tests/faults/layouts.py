@@ -45,6 +45,20 @@ def _full_annif(dataset, folder):
             (folder / name / f"{row}{('.tsv', '.key')[row % 2]}").write_text((by_uri, by_label)[row % 2])
 
 
+def _llms4subjects(dataset, folder):
+    """A file for each record, and the subjects beside the collection."""
+    uids, titles = [*dataset.labels.uids], [*dataset.labels.titles]
+    subjects = [{"Code": uid, "Name": title} for uid, title in zip(uids, titles, strict=True)]
+    (folder / "GND-Subjects-all.json").write_text(json.dumps(subjects))
+    for name, texts, pairs in _sides(dataset):
+        language = folder / "data" / {"train": "train", "test": "test/gold-standard-testset"}[name] / "Book" / "en"
+        language.mkdir(parents=True)
+        for row in range(4):
+            found = [{"@id": uids[label]} for label in pairs[row].indices]
+            record = {"title": texts.titles[row], "abstract": texts.contents[row], "dcterms:subject": found}
+            (language / f"{row}.jsonld").write_text(json.dumps({"@graph": [record]}))
+
+
 def _text2text(dataset, folder):
     for name, texts, pairs in _sides(dataset):
         lines = [f"{','.join(map(str, row.indices))}\t{text}\n" for text, row in zip(texts.titles, pairs, strict=True)]
@@ -84,6 +98,7 @@ def _sides(dataset):
 BY_HAND = {
     **({"annif short": _short_annif} if find_spec("rdflib") else {}),
     "annif full": _full_annif,
+    "llms4subjects": _llms4subjects,
     "text2text": _text2text,
     "one table": _one_table,
     "saved": _save_to_disk,

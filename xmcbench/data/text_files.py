@@ -21,7 +21,16 @@ from typing import IO, BinaryIO, cast
 
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_file
-from xmcbench.storage.reading import LINE, STREAM, Unreadable, check_size, open_regular, raise_limit, refuse_lfs_pointer
+from xmcbench.storage.reading import (
+    DOCUMENT,
+    LINE,
+    STREAM,
+    Unreadable,
+    check_size,
+    open_regular,
+    raise_limit,
+    refuse_lfs_pointer,
+)
 
 #: The first bytes of a gzip file.
 _GZIP = b"\x1f\x8b"
@@ -89,6 +98,16 @@ def read_all(stream: BinaryIO, limit: int, what: str = "it") -> bytes:
     content = stream.read(raise_limit(limit) + 1)
     check_size(len(content), limit, what)
     return content
+
+
+def read_document(path: Path) -> str:
+    """Read the text of a file of one document. Raises DataError for one that is too large, or not in UTF-8."""
+    with open_source(path) as stream:
+        content = read_all(stream, DOCUMENT)
+    try:
+        return strip_marks(content).decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"cannot read {path}: {error}", "full texts are in UTF-8") from None
 
 
 @contextmanager

@@ -149,7 +149,7 @@ def test_a_broken_document_is_one_error_that_names_its_file(made, name, content,
 
 
 def test_a_text_that_is_too_large_is_refused(made, monkeypatch):
-    monkeypatch.setattr("xmcbench.data.sources.annif.DOCUMENT", 5)
+    monkeypatch.setattr("xmcbench.data.text_files.DOCUMENT", 5)
     folder = made({"train/a.txt": "red tea", "vocabulary.tsv": VOCABULARY, "test.tsv": SHORT["test.tsv"]})
     with pytest.raises(DataError, match=r"cannot read .*a\.txt: it takes more than the limit"):
         load_dataset(folder)

@@ -44,6 +44,30 @@ FULL = {
     "test/c.txt": "green tea",
     "test/c.key": ["a cup"],
 }
+
+
+def tibkat(title, *subjects, **properties):
+    """A record of TIBKAT, after the nodes that name its people and subjects."""
+    named = [{"@id": code, "sameAs": f"name of {code}"} for code in ("gnd:120089777", *subjects)]
+    if subjects:
+        found = [{"@id": code} for code in subjects]
+        properties["dcterms:subject"] = found[0] if len(found) == 1 else found
+    record = {"@id": "https://www.tib.eu/de/suchen/id/TIBKAT%3A1", "@type": "bibo:Book", "title": title, **properties}
+    return json.dumps({"@graph": [*named, {**record, "subject": ["(classificationName=ddc)620"]}], "@context": {}})
+
+
+TIBKAT = {
+    "GND-Subjects-all.json": json.dumps(
+        [
+            {"Code": "gnd:4059251-0", "Name": "tea", "Alternate Name": ["chai"], "Related Subjects": []},
+            {"Code": "gnd:4165929-6", "Name": "a cup"},
+        ],
+        indent=4,
+    ),
+    "data/train/Article/en/3A1.jsonld": tibkat("red tea", "gnd:4059251-0", "gnd:4165929-6", abstract="A red tea."),
+    "data/train/Book/de/3A02X.jsonld": tibkat("a pot"),
+    "data/test/gold-standard-testset/Book/de/3A3.jsonld": tibkat(["green", "tea"], "gnd:4165929-6", abstract=[]),
+}
 LAYOUTS = {
     "xc": XC,
     "maclr": {
@@ -89,6 +113,7 @@ LAYOUTS = {
     },
     "annif": ANNIF,
     "annif full": FULL,
+    "llms4subjects": TIBKAT,
     "tables csv": {
         "train.csv": 'id,title,text,labels\n1,red tea,A red tea.,tea; a cup\n2,a pot,"",\n',
         "test.csv": 'id,title,text,labels\n3,green tea,,"[""a cup""]"\n',
@@ -212,6 +237,19 @@ BROKEN = [
     ),
     ("annif full", "vocab.csv", "uri,label_en\na,x\na,y\n", "vocab.csv, line 3: duplicate uid 'a', first in line 2"),
     ("annif full", "train/a.txt", b"\xff", r"cannot read .*a\.txt"),
+    ("llms4subjects", "GND-Subjects-all.json", None, r"has no GND-Subjects-all\.json \(.*vocabulary=FILE"),
+    ("llms4subjects", "GND-Subjects-all.json", '[{"Code": "gnd:1", "Name": " "}]', "line 1: the subject has no name"),
+    ("llms4subjects", "GND-Subjects-all.json", '[{"Name": "tea"}]', "all.json, line 1: Code is missing"),
+    ("llms4subjects", "data/train/Book/de/3A02X.jsonld", "[]", "3A02X.jsonld, line 1: is not a JSON object"),
+    ("llms4subjects", "data/train/Book/de/3A02X.jsonld", '{"@graph": []}', "line 1: is not a record of TIBKAT"),
+    ("llms4subjects", "data/train/Book/de/3A02X.jsonld", '{"@graph": [{"sameAs": "x"}]}', "is not a record of TIBKAT"),
+    ("llms4subjects", "data/train/Book/de/3A02X.jsonld", tibkat({"de": "x"}), "line 1: a value of title is not a text"),
+    (
+        "llms4subjects",
+        "data/train/Book/de/3A02X.jsonld",
+        tibkat("x", **{"dcterms:subject": "gnd:4059251-0"}),
+        "3A02X.jsonld, line 1: a value of dcterms:subject has no @id",
+    ),
     ("tables csv", "train.csv", "id,title,text,labels\n1,x\n", "train.csv, line 2: has 2 cells"),
     ("tables csv", "train.csv", 'id,title,text,labels\n1,"x\n', "train.csv, line 2: is not CSV"),
     ("tables csv", "train.csv", "id,title,text,labels\n1\n", "train.csv, line 2: has 1 cell "),
@@ -810,6 +848,8 @@ POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\ns
         ("annif", "train.csv"),
         ("annif full", "train/a.txt"),
         ("annif full", "test/c.key"),
+        ("llms4subjects", "GND-Subjects-all.json"),
+        ("llms4subjects", "data/train/Article/en/3A1.jsonld"),
         ("tables csv", "test.csv"),
         ("tables jsonl", "train.jsonl"),
     ],

@@ -18,10 +18,9 @@ from xmcbench.data.sources.records import (
 from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Source, instance_rows
 from xmcbench.data.sources.tables import DEFAULTS
 from xmcbench.data.sources.vocabulary import LANGUAGE, NAMES, SUFFIXES, bare, read_vocabulary
-from xmcbench.data.text_files import at, find_source, open_source, read_all, read_lines, strip_marks, suffix_of
+from xmcbench.data.text_files import at, find_source, read_document, read_lines, suffix_of
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import format_count
-from xmcbench.storage.reading import DOCUMENT
 
 #: The files of short texts, and of full texts: a text, a document with its subjects, and the subjects of a text.
 _SHORT = (".tsv", ".csv", ".jsonl")
@@ -231,9 +230,9 @@ def _full_texts(folder: Path, subjects: _Subjects, notes: list[str]) -> Iterator
         raise DataError(f"{folder} has no .txt or .json file", "a full text each, a .txt with a .tsv or .key beside it")
     for path in documents:
         if suffix_of(path) == _OBJECT:
-            yield _of_object(Record(path, 1, parse_object(path, 1, _read(path))), _stem(path), subjects)
+            yield _of_object(Record(path, 1, parse_object(path, 1, read_document(path))), _stem(path), subjects)
             continue
-        title, _, content = _read(path).strip("\r\n").partition("\n")
+        title, _, content = read_document(path).strip("\r\n").partition("\n")
         # One subject per line: a URI, a label, or a URI, a tab and its label.
         beside = find_source(folder, *(f"{_stem(path)}{suffix}" for suffix in _SUBJECTS))
         cells = (line.strip().partition("\t")[0].strip() for _, line in (read_lines(beside) if beside else ()))
@@ -246,13 +245,3 @@ def _full_texts(folder: Path, subjects: _Subjects, notes: list[str]) -> Iterator
 
 def _stem(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(suffix_of(path))
-
-
-def _read(path: Path) -> str:
-    """Read the text of a file. Raises DataError for one that is too large, or not in UTF-8."""
-    with open_source(path) as stream:
-        content = read_all(stream, DOCUMENT)
-    try:
-        return strip_marks(content).decode()
-    except UnicodeDecodeError as error:
-        raise DataError(f"cannot read {path}: {error}", "full texts are in UTF-8") from None

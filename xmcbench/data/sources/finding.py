@@ -25,6 +25,7 @@ LAYOUTS = {
     "pecos": ("Pecos", "Text2Text"),
     "xc_lines": ("GZXML", "XCLines"),
     "beir": ("Beir",),
+    "llms4subjects": ("LLMs4Subjects",),
     "annif": ("Annif",),
     "hugging_face": ("HuggingFace",),
     "text_lines": ("PlainText",),
