@@ -1,5 +1,7 @@
 """The datasets that come with xmcbench, and real ones where they are on the machine."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,14 @@ def test_every_bundled_card_is_whole():
         assert card.license
         assert card.homepage
         assert {"train", "test", "labels"} <= set(card.counts)
+
+
+def test_a_card_with_downloads_says_when_they_were_checked():
+    page = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text()
+    cards = [listing.card for listing in known_datasets() if listing.card.downloads]
+    assert len(cards) == 4
+    for card in cards:
+        assert f"| `{card.slug}` | {card.checked[:10]} |" in page
 
 
 @pytest.mark.data

@@ -186,7 +186,7 @@ def _info(arguments: argparse.Namespace) -> int:
     facts = statistics(dataset)
     card = dataset.card
     about: dict[str, object] = {"name": dataset.name}
-    about |= {name: getattr(card, name) for name in ("description", "source", "release", "date", "license")}
+    about |= {name: getattr(card, name) for name in ("description", "source", "release", "date", "license", "checked")}
     about["sha256"] = dataset.digest
     warnings = audit(dataset, near=False, tokenizer=arguments.tokenizer).warnings()
     if arguments.json:

@@ -104,8 +104,9 @@ class Card(_Part, frozen=True):
 
     slug: its name in file names and on the command line. counts: any of train, test, labels, train_pairs, test_pairs.
     filter: the filter that its tables use by default. files: file name -> SHA-256. downloads: where the data are, in
-    order of preference. default: whether it is used if no dataset is named. date: the day of the test data, as
-    2026-11-21, where it matters which models are older.
+    order of preference. checked: the day on which these were last compared with their origin, and how. default: whether
+    it is used if no dataset is named. date: the day of the test data, as 2026-11-21, where it matters which models are
+    older.
     """
 
     name: str
@@ -116,6 +117,7 @@ class Card(_Part, frozen=True):
     date: Annotated[str, Meta(pattern=r"^(\d{4}-\d{2}-\d{2})?$")] = ""
     license: str = ""
     homepage: str = ""
+    checked: Annotated[str, Meta(pattern=r"^(\d{4}-\d{2}-\d{2}: .+)?$")] = ""
     filter: Filter = "none"
     default: bool = False
     counts: dict[Count, _Size] = {}
