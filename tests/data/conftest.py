@@ -61,7 +61,9 @@ case "$*" in
         [ -e "$path" ] && printf "$created\\tDebian\\t$release\\t$release\\tmain\\t$path\\thttp://mirror/archive\\n"
     done ;;
 *cat-file*) for last; do :; done; cat "$last" ;;
-*download*) for last; do :; done; cp "{folder}/archive_dists_${{last#*/}}_${{last%/*}}" "${{last%/*}}_1_all.deb" ;;
+*download-file*)
+    while [ "$1" != download-file ]; do shift; done
+    if ! cp "{folder}/${{2##*/}}" "$3" 2> /dev/null; then echo 'E: no network' >&2; exit 100; fi ;;
 *update*) [ -n "$sources" ] && cat "$sources" >> {log}; echo 'E: no network' >&2; exit 100 ;;
 esac
 """

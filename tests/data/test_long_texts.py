@@ -1,6 +1,7 @@
 """The recipe that makes a dataset with contents from the abstracts among another one's titles."""
 
 import json
+import shutil
 
 import pytest
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from xmcbench.data.catalog import find
 from xmcbench.data.recipes import long_texts
 from xmcbench.data.text_files import find_source, sha256_unpacked
 from xmcbench.errors import DataError
+from xmcbench.storage.shipped import find_shipped
 
 ABSTRACT = "Old maps of the north. " + "They show many small lakes and rivers. " * 6 + "Nobody has drawn them since!"
 
@@ -64,10 +66,19 @@ def test_few_sentences_or_few_words_are_no_abstract(source, tmp_path, text):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_source_has_to_be_at_hand(source, tmp_path):
-    with pytest.raises(DataError, match="LF-YSO-25K cannot be fetched") as error:
+def test_the_source_is_another_dataset(source, tmp_path, monkeypatch):
+    shipped, root = find_shipped("datasets"), tmp_path / "datasets"
+    for slug in ("lf-yso-25k", "lf-yso-abstracts-dev"):
+        (root / slug).mkdir(parents=True)
+        shutil.copy(shipped / slug / "card.toml", root / slug)
+    monkeypatch.setattr("xmcbench.data.catalog.find_bundled", lambda: [root])
+    with pytest.raises(DataError, match="is needed: LF-YSO-25K is not on this machine") as error:
         build("lf-yso-abstracts-dev", out=tmp_path / "out")
-    assert "--indices" in error.value.hint
+    assert error.value.hint == "build it: xmcbench data build lf-yso-25k"
+    for name in ("trn.json", "lbl.json"):
+        shutil.copy(source / name, root / "lf-yso-25k")
+    built = build("lf-yso-abstracts-dev", out=tmp_path / "out", allow_other_release=True)
+    assert (built.card.counts["train"], built.card.counts["test"]) == (7, 4)
     (source / "lbl.json").unlink()
     with pytest.raises(DataError, match="has no lbl.json"):
         build("lf-yso-abstracts-dev", out=tmp_path / "out", indices=source)

@@ -16,6 +16,7 @@ from xmcbench.data.recipes.manual_text import Text, parse
 from xmcbench.errors import DataError
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file
+from xmcbench.storage.shipped import find_shipped
 
 MISSING = [tool for tool in ("dpkg-deb", "mandoc") if shutil.which(tool) is None]
 
@@ -330,4 +331,13 @@ def test_the_corpus_is_pinned_and_offers_its_build():
     assert len(recipe.indices) == 168
     assert recipe.tools == {"mandoc": "1.14.6"}
     assert listing.card.counts["train"] + listing.card.counts["test"] >= 12_000
-    assert listing.place or "build it: xmcbench data build lf-manseealso" in listing.hint
+
+
+def test_a_run_without_the_data_offers_the_build_in_one_line(inside, tmp_path, monkeypatch):
+    folder = tmp_path / "datasets" / "lf-manseealso"
+    folder.mkdir(parents=True)
+    shutil.copy(find_shipped("datasets") / folder.name / "card.toml", folder)
+    monkeypatch.setattr("xmcbench.data.catalog.find_bundled", lambda: [folder.parent])
+    ended = inside("run", "--dataset", "lf-manseealso", "--setting", "ez", "--methods", "tfidf")
+    said = "LF-ManSeeAlso is not on this machine (build it: xmcbench data build lf-manseealso)"
+    assert (ended.stdout, ended.stderr) == ("", f"xmcbench: error: {said}\n")

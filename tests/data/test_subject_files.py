@@ -2,15 +2,20 @@
 
 import hashlib
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from xmcbench.data import build, load_dataset
+from xmcbench.data import build, fetch, load_dataset
+from xmcbench.data.card import write_card
 from xmcbench.data.catalog import find
+from xmcbench.data.recipes import clone as clone_module
 from xmcbench.data.sources.xc_raw import read_rows, write_instances
 from xmcbench.errors import DataError
+from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file, sha256_folder
 
 ROOT = Path(__file__).parents[2]
@@ -116,10 +121,7 @@ def test_a_broken_file_is_named(clone, tmp_path, content, reason):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_clone_has_to_be_at_hand(clone, tmp_path):
-    with pytest.raises(DataError, match=r"folder of https://github.com/NatLibFi/Annif-corpora") as error:
-        build("lf-yso-25k", out=tmp_path / "out")
-    assert "--indices CLONE" in error.value.hint
+def test_a_folder_without_subjects_is_refused(clone, tmp_path):
     with pytest.raises(DataError, match="has no subjects/yso-finna-en"):
         _build(tmp_path, tmp_path)
     folder = clone / "subjects" / "yso-finna-en"
@@ -127,6 +129,70 @@ def test_the_clone_has_to_be_at_hand(clone, tmp_path):
         path.rename(path.with_suffix(".tsv"))
     with pytest.raises(DataError, match="has no file of a subject"):
         _build(clone, tmp_path)
+
+
+@pytest.fixture
+def repository(clone, tmp_path, monkeypatch):
+    """A repository with the folder and another one, and a dataset Subjects that is built from it."""
+    if shutil.which("git") is None:
+        pytest.skip("no git, which clones the folder")
+    (clone / "other").mkdir()
+    (clone / "other" / "p1-en.txt").write_text("of another corpus")
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for words in (
+        ("init", "--quiet"),
+        ("config", "uploadpack.allowFilter", "true"),
+        ("config", "uploadpack.allowAnySHA1InWant", "true"),
+        ("add", "."),
+        (*identity, "commit", "--quiet", "--message=corpus"),
+    ):
+        subprocess.run(["git", *words], cwd=clone, check=True)
+    card = find("lf-yso-25k").card
+    digest = {"subjects/yso-finna-en": sha256_folder(clone / "subjects" / "yso-finna-en")}
+    recipe = replace(card.build, release=clone.as_uri(), indices=digest)
+    home = tmp_path / "datasets" / "subjects"
+    home.mkdir(parents=True)
+    write_card(home / "card.toml", replace(card, name="Subjects", slug="subjects", files={}, build=recipe))
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(home.parent))
+    return clone
+
+
+def test_a_build_clones_the_folder_and_goes_on_where_it_was_interrupted(repository, tmp_path, monkeypatch):
+    run, commands = clone_module._run, []
+
+    def interrupted(*command, **options):
+        commands.append(command)
+        if len(commands) == 8:
+            raise KeyboardInterrupt
+        return run(*command, **options)
+
+    monkeypatch.setattr(clone_module, "_run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        build("subjects")
+    folder = cache_root() / "sources" / "subjects"
+    assert sorted(path.name for path in folder.glob("*/*/*")) == ["p10-en.txt", "p100-en.txt"]
+    assert not (folder / "other").exists()
+    lines = []
+    build("subjects", progress=lines.append)
+    assert [command for command in commands[8:] if "clone" in command] == []
+    assert lines[0] == f"0 of 9 parts of {repository.as_uri()} fetched"
+    assert "0 of 5 subjects read" in lines
+    assert not folder.exists()
+    assert load_dataset("subjects").digest == load_dataset(_build(repository, tmp_path).folder).digest
+
+
+def test_a_clone_that_fails_is_said(repository, tmp_path, monkeypatch):
+    out = tmp_path / "fetched"
+    shutil.copytree(repository / ".git", out / ".git")
+    with pytest.raises(DataError, match="fetched is a clone of another repository"):
+        fetch("subjects", out)
+    shutil.rmtree(repository / ".git")
+    with pytest.raises(DataError, match="git cannot fetch the source: .*") as caught:
+        fetch("subjects", tmp_path / "new")
+    assert "--indices CLONE" in caught.value.hint
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(DataError, match="fetched with git, which this machine does not have"):
+        fetch("subjects", tmp_path / "new")
 
 
 @pytest.mark.data

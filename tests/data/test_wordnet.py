@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from xmcbench.data.recipes.wordnet import is_training
 from xmcbench.data.sources.xc_raw import read_rows
 from xmcbench.errors import DataError
 
+PACKAGE = "wordnet-base_3.0-37_all.deb"
 #: As wndb(5WN) describes it; the offsets are not those of the lines, which nothing reads by offset.
 NOUNS = """\
   1 This software and database is being provided to you, the LICENSEE, by
@@ -43,7 +45,7 @@ def write_package(tmp_path):
             folder.chmod(0o755)
         out = tmp_path / "source"
         out.mkdir()
-        command = ["dpkg-deb", "--root-owner-group", "--build", str(tree), str(out / "wordnet-base.deb")]
+        command = ["dpkg-deb", "--root-owner-group", "--build", str(tree), str(out / PACKAGE)]
         subprocess.run(command, check=True, capture_output=True)
         return out
 
@@ -56,7 +58,15 @@ def _build(source, out):
 
 def test_synsets_have_their_direct_hypernyms(write_package, tmp_path, monkeypatch):
     monkeypatch.setattr("xmcbench.data.recipes.wordnet.is_training", lambda uid: uid != "n00000003")
-    built = _build(write_package(), tmp_path / "out")
+    lines = []
+    built = build(
+        "lf-wordnet",
+        out=tmp_path / "out",
+        indices=write_package(),
+        allow_other_release=True,
+        progress=lines.append,
+    )
+    assert lines == ["reading usr/share/wordnet/data.noun", "writing 5 synsets"]
     dataset = load_dataset(built.folder)
     # Nothing is a hypernym of "entity", and nothing has "Saimaa" as one.
     assert [*dataset.train.uids] == ["n00000002", "n00000004", "n00000005"]
@@ -92,18 +102,21 @@ def test_two_builds_are_byte_for_byte_the_same(write_package, tmp_path, monkeypa
 
 
 def test_the_package_comes_from_apt(write_package, fake_apt, tmp_path):
-    content = (write_package() / "wordnet-base.deb").read_bytes()
-    indices = {f"bookworm_main_{name}": b"" for name in ("Packages", "Translation-en")}
-    fake_apt("bookworm", {**indices, "bookworm_wordnet-base": content})
-    (path,) = fetch("lf-wordnet", tmp_path / "out")
-    assert (path.name, path.read_bytes()) == ("wordnet-base.deb", content)
-    (tmp_path / "lists" / "archive_dists_bookworm_wordnet-base").unlink()
-    with pytest.raises(DataError, match="apt cannot download wordnet-base of bookworm"):
+    content, lines = (write_package() / PACKAGE).read_bytes(), []
+    packages = f"Package: wordnet-base\nFilename: pool/main/w/wordnet/{PACKAGE}\n".encode()
+    fake_apt("bookworm", {"bookworm_main_Packages": packages, "bookworm_main_Translation-en": b""})
+    (tmp_path / "lists" / PACKAGE).write_bytes(content)
+    (path,) = fetch("lf-wordnet", tmp_path / "out", lines.append)
+    assert (path.name, path.read_bytes()) == (PACKAGE, content)
+    assert lines == [f"0 of 1 packages fetched; now {PACKAGE}"]
+    (tmp_path / "lists" / PACKAGE).unlink()
+    with pytest.raises(DataError, match=f"cannot fetch .*{PACKAGE}: E: no network") as caught:
         fetch("lf-wordnet", tmp_path / "out")
+    assert "run it again to go on" in caught.value.hint
 
 
 def test_another_package_is_refused(write_package, tmp_path):
-    with pytest.raises(DataError, match=r"wordnet-base.deb in .* are not those of Debian 12 \(bookworm\)"):
+    with pytest.raises(DataError, match=rf"{PACKAGE} in .* are not those of Debian 12 \(bookworm\)"):
         build("lf-wordnet", out=tmp_path / "out", indices=write_package())
 
 
@@ -136,13 +149,13 @@ def test_what_is_no_such_package_is_named(write_package, tmp_path, monkeypatch):
     source = write_package(name="usr/share/other")
     with pytest.raises(DataError, match="does not contain usr/share/wordnet/data.noun"):
         _build(source, tmp_path / "out")
-    content = (source / "wordnet-base.deb").read_bytes()
+    content = (source / PACKAGE).read_bytes()
     for damaged in (
         content[:-100],
         b"none",
         _archive({"debian-binary": b"2.0\n", "control.tar": b"", "data.tar": b"x" * 600}),
     ):
-        (source / "wordnet-base.deb").write_bytes(damaged)
+        (source / PACKAGE).write_bytes(damaged)
         with pytest.raises(DataError, match="is damaged"):
             _build(source, tmp_path / "out")
     monkeypatch.setenv("PATH", "")
@@ -150,10 +163,16 @@ def test_what_is_no_such_package_is_named(write_package, tmp_path, monkeypatch):
         _build(source, tmp_path / "out")
 
 
-def test_without_the_data_a_run_offers_the_build(tmp_path, monkeypatch):
-    (tmp_path / "lf-wordnet").mkdir()
-    write_card(tmp_path / "lf-wordnet" / "card.toml", find("lf-wordnet").card)
-    monkeypatch.setattr("xmcbench.data.catalog.find_bundled", lambda: [tmp_path])
+def test_without_the_data_the_command_that_builds_them_is_said(tmp_path, monkeypatch):
+    home, own = tmp_path / "share", tmp_path / "own data"
+    (home / "lf-wordnet").mkdir(parents=True)
+    write_card(home / "lf-wordnet" / "card.toml", find("lf-wordnet").card)
+    monkeypatch.setattr("xmcbench.data.catalog.find_bundled", lambda: [home])
     with pytest.raises(DataError, match="LF-WordNet is not on this machine") as caught:
         load_dataset("lf-wordnet")
-    assert "build it: xmcbench data build lf-wordnet" in caught.value.hint
+    assert caught.value.hint == "build it: xmcbench data build lf-wordnet"
+    # In an installation that belongs to somebody else, the data go into a folder of the user.
+    monkeypatch.setattr("os.access", lambda path, _: not Path(path).is_relative_to(home))
+    assert find("lf-wordnet").hint == "build it: xmcbench data build lf-wordnet --out FOLDER"
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(own))
+    assert find("lf-wordnet").hint == f"build it: xmcbench data build lf-wordnet --out '{own / 'lf-wordnet'}'"

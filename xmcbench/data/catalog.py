@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -121,14 +122,28 @@ def _make_listing(slug: str, card: Card | None, problem: str, folders: dict[str,
             return Listing(slug, card.name, card, None)
         problem, hint = f"its source {source} is not on this machine", f"see {source}: xmcbench ls datasets"
         return Listing(slug, card.name, card, None, problem, hint)
-    origin = f"get it from {card.homepage or 'its authors'}"
+    problem = f"{card.name} is not on this machine"
     if card.build:
-        origin = f"build it: xmcbench data build {slug}; or get it"
+        return Listing(slug, card.name, card, None, problem, f"build it: {_build_command(slug)}")
+    origin = f"get it from {card.homepage or 'its authors'}"
     if card.downloads:
         origin = f"fetch it: xmcbench data fetch {slug}; or {origin}"
     target = (writable_root() or Path("$XMCBENCH_DATASETS")) / slug
     hint = f"{origin} and put its files, in any layout of `xmcbench ls layouts`, into {target}"
-    return Listing(slug, card.name, card, None, f"{card.name} is not on this machine", hint)
+    return Listing(slug, card.name, card, None, problem, hint)
+
+
+def _build_command(slug: str) -> str:
+    """Return the command that builds a dataset into the folder of its card, or into the first one that is writable."""
+    home, root = home_of(slug), writable_root()
+    if home is None or os.access(home, os.W_OK):
+        return f"xmcbench data build {slug}"
+    return f"xmcbench data build {slug} --out {shlex.quote(str(root / slug)) if root else 'FOLDER'}"
+
+
+def home_of(slug: str) -> Path | None:
+    """Return the first folder that holds the card of a dataset under its slug."""
+    return next((root / slug for root in roots() if (root / slug / "card.toml").is_file()), None)
 
 
 def slug_of(name: str) -> str:

@@ -23,7 +23,7 @@ from types import ModuleType
 from msgspec.structs import replace
 
 from xmcbench.data.card import Card, Recipe, write_card
-from xmcbench.data.catalog import find, roots
+from xmcbench.data.catalog import find, home_of
 from xmcbench.data.exchange import check_free, output_folder
 from xmcbench.data.recipes.debian_releases import choose_releases, name_of, read_date
 from xmcbench.data.text_files import sha256_unpacked
@@ -175,7 +175,7 @@ def _date(recipe: Recipe, source: Path) -> str:
 
 
 def _home(card: Card) -> Path:
-    homes = [root / card.slug for root in roots() if (root / card.slug / "card.toml").is_file()]
-    if not homes:
+    home = home_of(card.slug)
+    if home is None:
         raise UsageError(f"{card.name} has no folder here", "give one: --out FOLDER")
-    return homes[0]
+    return home

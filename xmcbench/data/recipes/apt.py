@@ -71,15 +71,7 @@ def fetch_indices(recipe: Recipe, paths: Sequence[Path]) -> None:
             stream.write(content)
 
 
-def fetch_package(recipe: Recipe, package: str, path: Path) -> None:
-    """Fetch a package of the recipe's release into a file. Raises DataError."""
-    with _updated(recipe) as apt:
-        content = apt.download(package, apt.select(recipe.release)[_CREATED_BY[0]].release)
-    with atomic_file(path) as stream:
-        stream.write(content)
-
-
-def fetch_archives(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
+def fetch_packages(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
     """Fetch the recipe's .deb files into a folder, unless they are there; returns them by name.
 
     A file that is broken off is continued by the next call. Raises DataError if there is no apt, or for a file that the
@@ -155,16 +147,6 @@ class _Apt:
             raise DataError(f"apt has no InRelease of {target.release}", _HINT)
         return path.read_bytes()
 
-    def download(self, package: str, release: str) -> bytes:
-        """Download a package of a selected release. Raises DataError."""
-        folder = self._folder / "packages"
-        folder.mkdir(exist_ok=True)
-        ended = _run(["apt-get", *self._options, "-q", "download", f"{package}/{release}"], folder)
-        found = list(folder.glob(f"{package}_*.deb"))
-        if not found:
-            raise DataError(f"apt cannot download {package} of {release}: {_last_line(ended)}", _HINT)
-        return found[0].read_bytes()
-
     def download_file(self, address: str, path: Path, sha256: str) -> None:
         """Download a file of an archive, or the rest of it. Raises DataError."""
         ended = _run([str(_HELPER), *self._options, "download-file", address, str(path), f"SHA256:{sha256}"])
@@ -209,9 +191,9 @@ def _options(folder: Path, recipe: Recipe) -> list[str]:
     return [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
 
 
-def _run(command: list[str], folder: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+def _run(command: list[str]) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(command, capture_output=True, check=False, timeout=900, cwd=folder)
+        return subprocess.run(command, capture_output=True, check=False, timeout=900)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DataError(f"{command[0]} failed: {error}", _HINT) from None
 

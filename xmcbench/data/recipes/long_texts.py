@@ -14,12 +14,14 @@ The instances are permuted (numpy's RandomState, seed 0): the first 1,500 are fo
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from xmcbench.data.card import Recipe
+from xmcbench.data.catalog import find
 from xmcbench.data.sources.source import Instance
 from xmcbench.data.sources.xc_raw import read_rows, write_instances, write_labels
 from xmcbench.errors import DataError
@@ -36,8 +38,12 @@ def indices(recipe: Recipe) -> tuple[str, str]:
 
 
 def fetch(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
-    """Raise DataError: the source has to be at hand."""
-    raise DataError(f"{recipe.release} cannot be fetched", "give the folder that holds it: --indices FOLDER")
+    """Copy the files of the source, which is a known dataset. Raises DataError where it is not on this machine."""
+    source = find(recipe.release)
+    if source.place is None:
+        raise DataError(f"the source of this dataset is needed: {source.problem}", source.hint)
+    found = [path for name in indices(recipe) if (path := source.place.find(name))]
+    return [Path(shutil.copy(path, out)) for path in found]
 
 
 def write(recipe: Recipe, files: Sequence[Path], out: Path, progress: Callable[[str], None]) -> None:

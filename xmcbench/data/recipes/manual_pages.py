@@ -27,7 +27,7 @@ import numpy as np
 
 from xmcbench.data.audit import near_pairs
 from xmcbench.data.card import Recipe
-from xmcbench.data.recipes.apt import fetch_archives
+from xmcbench.data.recipes.apt import fetch_packages
 from xmcbench.data.recipes.items import Item, is_training, write_items
 from xmcbench.data.recipes.manual_files import File, read_pages, split_name
 from xmcbench.data.recipes.manual_text import Text, render
@@ -45,7 +45,7 @@ def indices(recipe: Recipe) -> tuple[str, ...]:
 
 def fetch(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
     """Fetch the packages with apt, unless they are there. Raises DataError."""
-    return fetch_archives(recipe, out, progress)
+    return fetch_packages(recipe, out, progress)
 
 
 def write(recipe: Recipe, files: Sequence[Path], out: Path, progress: Callable[[str], None]) -> None:

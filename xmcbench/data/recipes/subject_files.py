@@ -20,10 +20,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xmcbench.data.card import Recipe
+from xmcbench.data.recipes.clone import clone_parts
 from xmcbench.data.sources.source import Instance
 from xmcbench.data.sources.xc_raw import write_instances, write_labels
 from xmcbench.data.text_files import at, number_lines
 from xmcbench.errors import DataError
+
+#: Subjects between two lines of progress.
+_STEP = 1000
 
 _FILE_NAME = re.compile(r"(p(\d+))-[a-z]+\.txt")
 
@@ -40,16 +44,15 @@ def indices(recipe: Recipe) -> tuple[str, ...]:
 
 
 def fetch(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
-    """Raise DataError: a clone of the repository has to be at hand."""
-    raise DataError(
-        f"the source of this dataset is not fetched: it is a folder of {recipe.release}",
-        "clone that repository, and give the clone: --indices CLONE",
-    )
+    """Clone the folder from the repository, unless it is there. Raises DataError."""
+    patterns = [f"/{name}/p{digit}*" for name in indices(recipe) for digit in range(1, 10)]
+    clone_parts(recipe.release, out, patterns, progress)
+    return [out / name for name in indices(recipe)]
 
 
 def write(recipe: Recipe, files: Sequence[Path], out: Path, progress: Callable[[str], None]) -> None:
     """Write the dataset in the XC raw layout. files: the folder of subjects. Raises DataError."""
-    subjects = _read_subjects(files[0])
+    subjects = _read_subjects(files[0], progress)
     labels = {subject.label.lower() for subject in subjects}
     found: dict[str, list[int]] = {}
     for row, subject in enumerate(subjects):
@@ -65,14 +68,18 @@ def write(recipe: Recipe, files: Sequence[Path], out: Path, progress: Callable[[
     write_labels(out / "lbl.json.gz", ((subject.uid, subject.label) for subject in subjects))
 
 
-def _read_subjects(folder: Path) -> list[_Subject]:
+def _read_subjects(folder: Path, progress: Callable[[str], None]) -> list[_Subject]:
     """Read the subjects that have a text. Raises DataError with file and line."""
     files = sorted(
         (int(name[2]), name[1], path) for path in folder.iterdir() if (name := _FILE_NAME.fullmatch(path.name))
     )
     if not files:
         raise DataError(f"{folder} has no file of a subject", "their names look like p3-en.txt")
-    subjects = (_read_subject(uid, path) for _, uid, path in files)
+    subjects = []
+    for number, (_, uid, path) in enumerate(files):
+        if number % _STEP == 0:
+            progress(f"{number:,} of {len(files):,} subjects read")
+        subjects.append(_read_subject(uid, path))
     return [subject for subject in subjects if subject.texts]
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xmcbench.data.card import Recipe
-from xmcbench.data.recipes.apt import fetch_package
+from xmcbench.data.recipes.apt import fetch_packages
 from xmcbench.data.recipes.deb import open_package
 from xmcbench.data.sources.xc_raw import write_instances, write_labels
 from xmcbench.data.text_files import at
@@ -40,19 +40,19 @@ class _Synset(NamedTuple):
 
 def indices(recipe: Recipe) -> tuple[str, ...]:
     """The name of the package's file."""
-    return ("wordnet-base.deb",)
+    return tuple(recipe.indices)
 
 
 def fetch(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
-    """Fetch the package with apt. Raises DataError."""
-    path = out / indices(recipe)[0]
-    fetch_package(recipe, path.stem, path)
-    return [path]
+    """Fetch the package with apt, unless it is there. Raises DataError."""
+    return fetch_packages(recipe, out, progress)
 
 
 def write(recipe: Recipe, files: Sequence[Path], out: Path, progress: Callable[[str], None]) -> None:
     """Write the dataset in the XC raw layout. files: the package. Raises DataError."""
+    progress(f"reading {_NOUNS}")
     synsets = _read_synsets(files[0])
+    progress(f"writing {len(synsets):,} synsets")
     named = {uid for synset in synsets for uid in synset.hypernyms}
     labels = [synset for synset in synsets if synset.uid in named]
     ids = {synset.uid: row for row, synset in enumerate(labels)}
