@@ -22,8 +22,14 @@ BACKENDS = ("onnx", "openvino")
 _READ = (".json", ".txt", ".model", ".safetensors")
 #: Keys of a transformer's configuration that say where it comes from, not what it is.
 _ORIGIN = ("_name_or_path", "architectures", "transformers_version")
-#: Facts of a card that a reader of a result wants to know: what it was trained on, and what it may be used for.
-_FACTS = {"license": "license", "base_model": "base_model", "datasets": "training_sets", "language": "language"}
+#: Facts of a card that a reader of a result wants to know: what it was trained on, when, and what it may be used for.
+_FACTS = {
+    "license": "license",
+    "base_model": "base_model",
+    "datasets": "training_sets",
+    "language": "language",
+    "date": "date",
+}
 
 T = TypeVar("T")
 

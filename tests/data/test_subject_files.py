@@ -170,7 +170,7 @@ def test_a_build_clones_the_folder_and_goes_on_where_it_was_interrupted(reposito
     with pytest.raises(KeyboardInterrupt):
         build("subjects")
     folder = cache_root() / "sources" / "subjects"
-    assert sorted(path.name for path in folder.glob("*/*/*")) == ["p10-en.txt", "p100-en.txt"]
+    assert sorted(path.name for path in folder.glob("subjects/*/*")) == ["p10-en.txt", "p100-en.txt"]
     assert not (folder / "other").exists()
     lines = []
     build("subjects", progress=lines.append)
@@ -184,8 +184,11 @@ def test_a_build_clones_the_folder_and_goes_on_where_it_was_interrupted(reposito
 def test_a_clone_that_fails_is_said(repository, tmp_path, monkeypatch):
     out = tmp_path / "fetched"
     shutil.copytree(repository / ".git", out / ".git")
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="fetched is a clone of another repository"):
-        fetch("subjects", out)
+        fetch("subjects", Path("fetched"))
+    assert [path.name for path in fetch("subjects", Path("whole"))] == ["yso-finna-en"]
+    assert len([*Path("whole").glob("subjects/*/*")]) == 5
     shutil.rmtree(repository / ".git")
     with pytest.raises(DataError, match="git cannot fetch the source: .*") as caught:
         fetch("subjects", tmp_path / "new")

@@ -278,6 +278,23 @@ def test_a_row_says_what_its_model_was_trained_on(record):
     ]
 
 
+def test_a_row_with_a_model_that_is_newer_than_the_test_data_is_marked(record):
+    """Only where both cards have a day: nothing is claimed of others."""
+    dates = {"newer": "2026-11-22", "same": "2026-11-21", "older": "2021-08-30", "silent": "", "vague": "next year"}
+    records = [
+        record(name, notes={"model": {"name": "m", "source": "the hub", "sha256": "x", "card": {"date": date}}})
+        for name, date in dates.items()
+    ]
+    own = {"name": "m", "source": "trained on the corpus, 5 steps", "sha256": "x", "card": {"date": "2026-12-01"}}
+    records += [record("own", notes={"model": own}), record("bare")]
+    note = "m is of 2026-11-22, the test data of 2026-11-21: it may have learned from them"
+    for day, marked in (("2026-11-21", {"newer": (note,)}), ("", {})):
+        board = pages(records, dates={records[0].cell.dataset: day})
+        page = next(page for page in board if page.name == "tiny-ez")
+        table = next(block for block in page.blocks if isinstance(block, Table))
+        assert {line.shown.casefold(): line.notes for line in table.lines if line.notes} == marked
+
+
 def test_what_a_card_declares_is_inert(record, altered):
     """In the footnotes and columns of Markdown and LaTeX, and in the link to a remark; HTML is in test_site."""
     hostile = "<script>x</script> | `x` \\input{x} \" ' \u202e [a](javascript:x)"

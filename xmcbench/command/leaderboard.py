@@ -90,6 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "add":
         return _add(arguments)
     from xmcbench.command import report
+    from xmcbench.data.catalog import known_datasets
     from xmcbench.errors import UsageError
     from xmcbench.leaderboard.consistency import latest
     from xmcbench.leaderboard.examples import Examples
@@ -135,6 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
         ranked=ranked,
         scores=scores,
         examples=Examples.of(store),
+        dates={listing.name: listing.card.date for listing in known_datasets() if listing.card},
     )
     for error in [*scores.missing.values()][:1]:
         unread = format_count(len(scores.missing), "record")

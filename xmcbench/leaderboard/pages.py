@@ -40,6 +40,7 @@ def pages(
     ranked: Mapping[str, Sequence[str]] | None = None,
     scores: Callable[[Record], Scores | None] | None = None,
     examples: Examples | None = None,
+    dates: Mapping[str, str] | None = None,
 ) -> list[Page]:
     """The index; a page for each dataset that has records or published rows, and for each of its settings; the ranking,
     the ablation, the claims.
@@ -49,8 +50,9 @@ def pages(
     and ablations that have published rows only. runs: the folder of the records for printed commands, if not their
     default. ranked: slug of a setting -> the datasets that the ranking is over; default is all, in every setting.
     scores: the evaluation of a record, by which rows that are tied with the best one are marked; default: no marks.
-    examples: test instances, shown for datasets with scores. Raises StorageError for records that do not fit on one
-    board, for a remark or examples without a page, and for a ranking over datasets without results.
+    examples: test instances, shown for datasets with scores. dates: dataset -> the day of its test data; rows with a
+    model that is newer are marked. Raises StorageError for records that do not fit on one board, for a remark or
+    examples without a page, and for a ranking over datasets without results.
     """
     printed = tuple(sources() if published is None else published)
     datasets: dict[str, list[Record]] = {}
@@ -64,7 +66,7 @@ def pages(
         printed = tuple(source.of_datasets(datasets) for source in printed)
     names = sorted({*datasets, *(row.dataset for source in printed for row in source.rows)})
     told = remarks or {}
-    context = Context(printed, staleness, runs, scores)
+    context = Context(printed, staleness, runs, scores, dates or {})
     given = examples.files if examples else {}
     for path in (given[name][0] for name in sorted(given.keys() - {name.lower() for name in datasets})):
         raise StorageError(

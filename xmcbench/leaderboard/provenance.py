@@ -1,11 +1,13 @@
 """The provenance of rows: need for pairs, models that they start from, and the training data of these.
 
 A note of a record describes a model if it has a ``name``, a ``source`` and a ``sha256``, at any depth. ``parameters``,
-``width`` and ``card`` (``training_sets``, ``license``) are shown if they are there.
+``width`` and ``card`` (``training_sets``, ``license``) are shown if they are there; ``date`` of ``card`` tells whether
+the model is newer than the test data.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +22,7 @@ _OWN = "trained on the corpus"
 #: What the pages call the kinds of rows, by which a board is filtered.
 NEEDS_PAIRS, NO_PAIRS = "needs pairs", "works without pairs"
 OUTSIDE, SCRATCH = "pre-trained outside", "from scratch"
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 #: What a card leaves out, and what a record of an earlier version does not hold.
 UNSTATED, UNKNOWN = "not stated", "not recorded"
 
@@ -28,7 +31,8 @@ UNSTATED, UNKNOWN = "not stated", "not recorded"
 class Model:
     """A model that a row starts from. outside: whether it was trained on anything but the dataset.
 
-    data, license: what its card declares, empty if it does not. None: the record does not say.
+    data, license: what its card declares, empty if it does not. None: the record does not say. date: the day that its
+    card declares, as 2026-11-21; empty if it does not.
     """
 
     name: str
@@ -38,6 +42,7 @@ class Model:
     width: int | None
     data: tuple[str, ...] | None
     license: str | None
+    date: str = ""
 
     @property
     def shown_data(self) -> str:
@@ -66,6 +71,18 @@ def kinds(record: Record) -> tuple[str, ...]:
     return pairs, OUTSIDE if any(model.outside for model in models(record)) else SCRATCH
 
 
+def newer(record: Record, date: str) -> tuple[str, ...]:
+    """Return a note for each model of a row that its card dates later than the test data; none where a date is missing.
+
+    date: the day of the test data, as 2026-11-21, or empty.
+    """
+    return tuple(
+        f"{model.name} is of {model.date}, the test data of {date}: it may have learned from them"
+        for model in models(record)
+        if date and model.outside and model.date > date
+    )
+
+
 def _notes(value: Any) -> Iterator[Mapping[str, Any]]:
     """The notes that describe a model, at any depth."""
     if isinstance(value, Mapping):
@@ -89,6 +106,7 @@ def _model(note: Mapping[str, Any]) -> Model:
         width=_count(note.get("width")),
         data=None if card is None else _texts(data),
         license=None if card is None else str(card.get("license") or ""),
+        date=date if _DAY.fullmatch(date := str((card or {}).get("date") or "")) else "",
     )
 
 

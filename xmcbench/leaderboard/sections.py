@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Differences, Heading, without_a_result
-from xmcbench.leaderboard.provenance import kinds, models
+from xmcbench.leaderboard.provenance import kinds, models, newer
 from xmcbench.leaderboard.published import MAIN, PublishedRow, Source
 from xmcbench.leaderboard.rows import Cost, Row, borrow, group_rows, names, rows, short_names
 from xmcbench.leaderboard.tables import SECOND, Table, Ties, cost_table, group_table, metric_table, text_table
@@ -31,13 +31,15 @@ class Context:
 
     printed: published figures. staleness: today's code, by which stale rows are marked. runs: the folder of the
     records, for commands that are printed; empty for the default of these. scores: the evaluation of a record, for
-    tests of rows; None leaves ties out.
+    tests of rows; None leaves ties out. dates: dataset -> the day of its test data, as 2026-11-21; rows with a model
+    that is newer are marked.
     """
 
     printed: tuple[Source, ...]
     staleness: Staleness
     runs: str = ""
     scores: Callable[[Record], Scores | None] | None = None
+    dates: Mapping[str, str] = field(default_factory=dict)
 
     def list_published(self, dataset: str, setting: Setting) -> list[tuple[int, PublishedRow]]:
         """Return the published rows of a dataset and setting, each with the number of its source."""
@@ -98,7 +100,10 @@ class Measured:
         """The results of a setting, with those of the zero-shot setting that belong there too."""
         borrowed = borrow(zero_shot, records) if setting.kind != "ez" else []
         filter_name = records[0].protocol.filter if records else "none"
-        own, other = (rows(part, filter_name, context.staleness) for part in (records, borrowed))
+        own, other = (
+            [_mark_newer(row, context.dates.get(dataset, "")) for row in rows(part, filter_name, context.staleness)]
+            for part in (records, borrowed)
+        )
         return cls(dataset, setting, records, borrowed, _with_borrowed(own, other), filter_name)
 
     @property
@@ -112,6 +117,11 @@ class Measured:
         """The rows with changed parameters."""
         standard = {row.name for row in self.standard}
         return [row for row in self.rows if row.figures and row.name not in standard]
+
+
+def _mark_newer(row: Row, date: str) -> Row:
+    """Mark a row with a model that is newer than the test data."""
+    return replace(row, marks=(*row.marks, *newer(row.records[0], date))) if row.records else row
 
 
 def main_table(context: Context, measured: Measured, metrics: Sequence[str], name: str) -> Table | None:

@@ -384,13 +384,14 @@ def test_weights_that_are_not_there(model, ranked):
 def test_the_card_is_in_the_notes(model, ranked):
     folder, _ = model()
     before = files_sha256(folder)
-    lines = ["---", "license: mit", "datasets:", "- snli", "- multi_nli", "base_model: a/b", "---", "# A model"]
-    (folder / "README.md").write_text("\n".join(lines))
+    lines = ["---", "license: mit", "datasets:", "- snli", "- multi_nli", "base_model: a/b", "date: 2026-11-22"]
+    (folder / "README.md").write_text("\n".join([*lines, "---", "# A model"]))
     _, method = ranked(folder)
     assert method.notes["model"]["card"] == {
         "license": "mit",
         "training_sets": ["snli", "multi_nli"],
         "base_model": "a/b",
+        "date": "2026-11-22",
     }
     assert files_sha256(folder) == before
     (folder / "README.md").unlink()

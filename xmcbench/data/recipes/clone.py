@@ -24,7 +24,7 @@ def clone_parts(url: str, out: Path, patterns: Sequence[str], progress: Callable
         progress(f"cloning the folders of {url}")
         # The names of all files of one commit, without the files.
         _run("git", "clone", "--quiet", "--no-checkout", "--depth=1", "--filter=blob:none", url, str(out))
-    elif _git(out, "config", "remote.origin.url").strip() != url:
+    elif _git(out, "config", "--default=", "--get", "remote.origin.url").strip() != url:
         raise DataError(f"{out} is a clone of another repository", "choose another folder")
     for number, pattern in enumerate(patterns):
         progress(f"{number} of {len(patterns)} parts of {url} fetched")
@@ -35,7 +35,8 @@ def clone_parts(url: str, out: Path, patterns: Sequence[str], progress: Callable
 
 
 def _git(out: Path, *words: str) -> str:
-    return _run("git", f"--git-dir={out / '.git'}", f"--work-tree={out}", *words, folder=out)
+    # Not a repository that the folder may be in.
+    return _run("git", "--git-dir=.git", "--work-tree=.", *words, folder=out)
 
 
 def _run(*command: str, folder: Path | None = None) -> str:
