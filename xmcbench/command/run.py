@@ -44,10 +44,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan and execute; 1 if a cell failed or no cell has a result."""
+    from xmcbench.analysis import scale
     from xmcbench.arguments import make_grids
     from xmcbench.choice import check_choosable, choices
-    from xmcbench.command import report
+    from xmcbench.command import forecast, report
     from xmcbench.experiment import plan_run
+    from xmcbench.runner.grid import requests_of
     from xmcbench.runner.schedule import Shard
 
     options = request.options(arguments)
@@ -57,7 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--best needs results, and --only {arguments.only} makes none", "leave one of them out")
     shard = Shard.parse(arguments.shard) if arguments.shard is not None else None
     grids, _ = make_grids([request.grid(given, given.methods) for given in arguments.grids], options)
-    planned = plan_run(grids, options, request.registry(options.plugins, options.limits.time_s), arguments.filter)
+    registry = request.registry(options.plugins, options.limits.time_s)
+    if arguments.dry_run and (counts := scale.find_counts(requests_of(grids))):
+        return forecast.show(requests_of(grids), counts, registry, options.runs, arguments.json)
+    planned = plan_run(grids, options, registry, arguments.filter)
     if arguments.best is not None:
         check_choosable(arguments.best, (cell.dataset for cell in planned.plan.cells))
     if not arguments.dry_run:  # its table has them
