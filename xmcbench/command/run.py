@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
 from xmcbench.command.terminal import print_results
-from xmcbench.errors import UsageError
+from xmcbench.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from xmcbench.results import Results
@@ -44,10 +44,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan and execute; 1 if a cell failed or no cell has a result."""
-    from xmcbench.analysis import scale
     from xmcbench.arguments import make_grids
     from xmcbench.choice import check_choosable, choices
-    from xmcbench.command import forecast, report
+    from xmcbench.command import report
     from xmcbench.experiment import plan_run
     from xmcbench.runner.grid import requests_of
     from xmcbench.runner.schedule import Shard
@@ -60,9 +59,17 @@ def run(arguments: argparse.Namespace) -> int:
     shard = Shard.parse(arguments.shard) if arguments.shard is not None else None
     grids, _ = make_grids([request.grid(given, given.methods) for given in arguments.grids], options)
     registry = request.registry(options.plugins, options.limits.time_s)
-    if arguments.dry_run and (counts := scale.find_counts(requests_of(grids))):
+    try:
+        planned = plan_run(grids, options, registry, arguments.filter)
+    except DataError:
+        if not arguments.dry_run:
+            raise
+        from xmcbench.analysis import scale
+        from xmcbench.command import forecast
+
+        if not (counts := scale.find_counts(requests_of(grids))):
+            raise
         return forecast.show(requests_of(grids), counts, registry, options.runs, arguments.json)
-    planned = plan_run(grids, options, registry, arguments.filter)
     if arguments.best is not None:
         check_choosable(arguments.best, (cell.dataset for cell in planned.plan.cells))
     if not arguments.dry_run:  # its table has them
