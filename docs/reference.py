@@ -17,12 +17,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 import xmcbench
+from xmcbench.analysis.scale import Rates
 from xmcbench.command.main import VERBS, Parser, parser
+from xmcbench.data.catalog import find
 from xmcbench.data.exchange import formats
 from xmcbench.data.sources.finding import COMMON, layouts
 from xmcbench.metrics import protocol
+from xmcbench.output.layout import in_markdown
 from xmcbench.plugins.registry import Registry
-from xmcbench.records import record
+from xmcbench.records import Store, record
+from xmcbench.runner.rows import Request, resolve
+from xmcbench.setting import Setting
 
 if TYPE_CHECKING:
     from mkdocs.structure.files import Files
@@ -31,6 +36,27 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 #: Folder of the charts that pages at the root show.
 _FIGURES = "leaderboards/figures/"
+#: The datasets of MACLR's paper (Table 1), and the presets whose cost on them a page has.
+_PAPER = ("lf-amazon-131k", "lf-wikiseealso-320k", "lf-wikipedia-500k", "lf-amazon-1m")
+_PRESETS = ("quick", "small", "hour", "gpu", "paper")
+_SCALE = """# What runs of the paper's size cost
+
+The four datasets of the paper are not part of xmcbench. Before any of their data is here, a dry run says what a run
+would cost, by the counts of their cards:
+
+    xmcbench run --dataset lf-amazon-131k --setting ez --methods all --preset paper --dry-run
+
+The tables have what it prints. Times are for one seed, without loading and scoring. They are estimates, from the times
+of the records in `leaderboards/` of a checkout, which a wheel does not have, and `--runs` can name others:
+
+* The work of an encoder is its multiplications, with every text as long as the parameters allow: at most that long. A
+  rate is that of the record with the nearest work. The largest trainings on record are of all-MiniLM-L6-v2, 384 wide.
+  A wider encoder, such as BERT-base, makes better use of a GPU, so its times are upper bounds.
+* Clusters and pseudo pairs of MACLR grow with the corpus. They are in the rates of its own records alone.
+* Other methods are counted by their texts, and their searches between texts and texts times labels.
+* No record is of several GPUs. On 8 of them (`--processes 8`) a time is an eighth at best.
+* A method is not listed under a preset where no record tells its rate.
+"""
 #: Weight of a page in the search of the site, where another page has the same words in a heading.
 _WEIGHTS = {"install.md": 2, "statistics.md": 2, "index.md": 0.5, "changelog.md": 0.5}
 #: Characters in a line of help, whatever the width of the terminal is.
@@ -66,6 +92,7 @@ def pages() -> dict[str, str]:
         "protocol.md": _protocol(),
         "layouts.md": _layouts(),
         "record.md": _record(),
+        "scale.md": _scale(),
     }
 
 
@@ -104,6 +131,31 @@ def _commands() -> str:
         parts.append(f"## xmcbench {verb}\n\n{_help(below)}\n")
         parts += [f"### xmcbench {verb} {name}\n\n{_help(listed)}\n" for name, listed in below.commands().items()]
     return "\n".join(parts)
+
+
+def _scale() -> str:
+    """Return the page of costs: a table for each preset, CPU and GPU for each dataset of the paper."""
+    rates, registry, setting = Rates(Store(ROOT / "leaderboards").records()), Registry(), Setting.of("ez")
+    cards = [card for name in _PAPER if (card := find(name).card)]
+    tables: dict[str, list[list[str]]] = {}
+    machines: dict[str, None] = {}
+    for preset in _PRESETS:
+        ((rows, _),) = resolve([Request(_PAPER[0], setting, preset=preset)], registry)
+        for row in rows:
+            # Defaults are the same under every preset of other methods.
+            table = preset if row.preset == preset else "" if preset == _PRESETS[-1] else None
+            costs = [rates.forecast(row, setting, card.counts) for card in cards]
+            for device, title in (("cpu", "CPU"), ("gpu", "1 GPU")):
+                if table is not None and all(device in cost for cost in costs):
+                    line = [row.title, title, *(str(cost[device]) for cost in costs)]
+                    tables.setdefault(table, []).append(line)
+                    machines |= dict.fromkeys(name for cost in costs for name in cost[device].machines)
+    heads = ["", "", *(card.name for card in cards)]
+    parts = [
+        f"## {f'Preset {preset}' if preset else 'Defaults'}, zero-shot\n\n{in_markdown(lines, heads)}\n"
+        for preset, lines in tables.items()
+    ]
+    return "\n".join([_SCALE, *parts, f"## Rates\n\nThey were measured on: {'; '.join(sorted(machines))}.\n"])
 
 
 def _help(of: Parser) -> str:

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 import xmcbench
+from xmcbench.analysis.scale import in_words
 from xmcbench.command.main import main
 
 NAVIGATION = Path(__file__).parents[1] / "mkdocs.yml"
@@ -131,3 +132,16 @@ def test_the_home_page_has_the_table_and_the_chart(pages, reference):
 def test_every_page_is_in_the_navigation_once(pages):
     listed = re.findall(r"[\w-]+\.md\b", NAVIGATION.read_text().partition("nav:")[2])
     assert sorted(listed) == sorted({*pages, *(path.name for path in HOOK.parent.glob("*.md"))})
+
+
+def test_the_page_of_costs_has_what_a_dry_run_prints(pages, inside):
+    ended = inside(
+        *("run", "--dataset", "lf-wikipedia-500k", "--setting", "ez", "--methods", "maclr", "--preset", "paper"),
+        *("--dry-run", "--json"),
+    )
+    seconds = json.loads(ended.stdout)["forecast"][0]["estimate_s"]
+    page = section(pages["scale.md"], "Preset paper, zero-shot")
+    for device, title in (("cpu", "CPU"), ("gpu", "1 GPU")):
+        assert f"| MACLR | {title} | " in page
+        (line,) = (line for line in page.splitlines() if line.startswith(f"| MACLR | {title} |"))
+        assert line.split(" | ")[4] == in_words(tuple(seconds[device]))

@@ -17,7 +17,7 @@ from xmcbench.plugins.registry import Registry
 from xmcbench.storage import source, syntax
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.source import Sources, module_digest, modules_digest, source_of
-from xmcbench.storage.syntax import Syntax, find_edited, keep_first, syntax_of
+from xmcbench.storage.syntax import Syntax, find_edited, keep_first, save_readings, syntax_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -519,6 +519,94 @@ def test_a_digest_is_pinned(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "sample_of_syntax.py").write_text(SAMPLE)
     assert module_digest("sample_of_syntax") == PINNED
+
+
+@pytest.fixture
+def parsed(own_cache, monkeypatch):
+    """The sources that are parsed, with an empty cache; ``forget`` is the start of another process."""
+    found = []
+
+    def parse(content, name, is_package, real=syntax._parse):
+        found.append(content.decode())
+        return real(content, name, is_package)
+
+    monkeypatch.setattr(syntax, "_parse", parse)
+    _forget()
+    yield found
+    _forget()
+
+
+def _forget():
+    syntax._syntax.cache_clear()
+    syntax._memory.cache_clear()
+
+
+def test_a_later_process_parses_what_has_changed(parsed, tmp_path):
+    files = [tmp_path / "one.py", tmp_path / "two.py"]
+    for file in files:
+        file.write_text(f"import {file.stem}_needs\n")
+
+    def read():
+        _forget()
+        found = [syntax_of(file, file.stem) for file in files]
+        save_readings()
+        return found
+
+    first = read()
+    assert parsed == ["import one_needs\n", "import two_needs\n"]
+    assert read() == first
+    assert len(parsed) == 2
+    state = files[0].stat()
+    files[0].write_text("import another\n")
+    os.utime(files[0], ns=(state.st_atime_ns, state.st_mtime_ns))  # the content counts, not the time
+    changed = read()
+    assert changed[0].imports == ("another",)
+    assert changed[1] == first[1]
+    assert parsed[2:] == ["import another\n"]
+    # A name counts too: relative imports are those of another package.
+    _forget()
+    syntax_of(files[1], "pack.two")
+    assert parsed[3:] == ["import two_needs\n"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"a": 1}', b"\xff", b'{"a": ["tree"]}'])
+def test_a_damaged_memory_is_written_anew(parsed, own_cache, tmp_path, damage):
+    own_cache.mkdir()
+    (own_cache / "syntax.json").write_bytes(damage)
+    file = tmp_path / "one.py"
+    file.write_text("x = 1\n")
+    for _ in range(2):
+        _forget()
+        syntax_of(file, "one")
+        save_readings()
+    assert parsed == ["x = 1\n"]
+
+
+def test_a_memory_that_cannot_be_read_stays(parsed, own_cache, tmp_path, monkeypatch):
+    """The cache is hidden from cells."""
+
+    def refuse(path):
+        raise PermissionError(13, "no", str(path))
+
+    own_cache.mkdir()
+    (own_cache / "syntax.json").write_bytes(b"kept")
+    monkeypatch.setattr(syntax, "read_bytes", refuse)
+    file = tmp_path / "one.py"
+    file.write_text("x = 1\n")
+    assert syntax_of(file, "one").imports == ()
+    save_readings()
+    assert (own_cache / "syntax.json").read_bytes() == b"kept"
+
+
+def test_another_reader_remembers_nothing(parsed, tmp_path, monkeypatch):
+    file = tmp_path / "one.py"
+    file.write_text("x = 1\n")
+    for reader in (b"this", b"later"):
+        _forget()
+        monkeypatch.setattr(syntax, "_reader", lambda reader=reader: reader)
+        syntax_of(file, "one")
+        save_readings()
+    assert len(parsed) == 2
 
 
 def test_a_script_has_a_source(tmp_path):

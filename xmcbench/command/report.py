@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.errors import UsageError
-from xmcbench.experiment import Experiment, Run, Shown
 from xmcbench.output.escaping import terminal
 from xmcbench.output.layout import fill, format_table
 from xmcbench.output.quantities import duration, format_count
 from xmcbench.records import Record, Staleness, Store, as_json
 from xmcbench.records.staleness import HINT
-from xmcbench.runner.estimate import Estimate
-from xmcbench.runner.plan import Plan, PlannedCell
-from xmcbench.runner.rows import Skipped
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
+    from xmcbench.experiment import Experiment, Run, Shown
     from xmcbench.results import Results
+    from xmcbench.runner.estimate import Estimate
+    from xmcbench.runner.plan import Plan, PlannedCell
+    from xmcbench.runner.rows import Skipped
 
 
 def execute(experiment: Experiment[Shown]) -> Shown:
@@ -66,6 +66,8 @@ def pretrain(experiment: Run, as_json: bool = False) -> int:
 
 def dry_run(experiment: Experiment[Shown], as_json: bool = False) -> int:
     """Print the plan of an experiment."""
+    from xmcbench.runner.estimate import Estimate
+
     planned, jobs = experiment.plan, experiment.jobs
     _warn_damaged(planned)
     estimate = Estimate.of(planned, Store(experiment.options.runs))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
 from xmcbench.command.terminal import print_results
-from xmcbench.errors import UsageError
+from xmcbench.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from xmcbench.results import Results
@@ -48,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.choice import check_choosable, choices
     from xmcbench.command import report
     from xmcbench.experiment import plan_run
+    from xmcbench.runner.grid import requests_of
     from xmcbench.runner.schedule import Shard
 
     options = request.options(arguments)
@@ -57,7 +58,18 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--best needs results, and --only {arguments.only} makes none", "leave one of them out")
     shard = Shard.parse(arguments.shard) if arguments.shard is not None else None
     grids, _ = make_grids([request.grid(given, given.methods) for given in arguments.grids], options)
-    planned = plan_run(grids, options, request.registry(options.plugins, options.limits.time_s), arguments.filter)
+    registry = request.registry(options.plugins, options.limits.time_s)
+    try:
+        planned = plan_run(grids, options, registry, arguments.filter)
+    except DataError:
+        if not arguments.dry_run:
+            raise
+        from xmcbench.analysis import scale
+        from xmcbench.command import forecast
+
+        if not (counts := scale.find_counts(requests_of(grids))):
+            raise
+        return forecast.show(requests_of(grids), counts, registry, options.runs, arguments.json)
     if arguments.best is not None:
         check_choosable(arguments.best, (cell.dataset for cell in planned.plan.cells))
     if not arguments.dry_run:  # its table has them

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import fmean, stdev
 
 from xmcbench.leaderboard import provenance
@@ -83,12 +83,15 @@ class Estimate:
 
         Over instances only with one seed, which says nothing about others.
         """
-        return half_width(self.values, self.half_widths)
+        return _half_width(self.values, self.half_widths)
 
     @property
     def seed_sd(self) -> float | None:
         """The standard deviation over seeds; None for one seed."""
         return stdev(self.values) if len(self.values) > 1 else None
+
+
+_half_width = lru_cache(maxsize=16_384)(half_width)  # several tables have a row
 
 
 @dataclass(frozen=True)
@@ -110,23 +113,29 @@ class Cost:
 class Row:
     """A method and variant under one setting of one dataset.
 
-    views: group of labels -> its figures, of the groups that every seed has. costs: class of machine -> cost.
-    problems: one entry per seed that has no result, "seed 1: failed: reason". marks: notes on the figures, such
-    as that they are stale. kinds: those by which a reader may filter. facts: the parts of its name. records: those with
-    a result, by seed.
+    costs: class of machine -> cost. problems: one entry per seed that has no result, "seed 1: failed: reason". marks:
+    notes on the figures, such as that they are stale. kinds: those by which a reader may filter. facts: the parts of
+    its name. records: those with a result, by seed. filter: that of the figures.
     """
 
     name: str
     parameters: Mapping[str, object]
     seeds: tuple[int, ...]
     figures: Mapping[str, Estimate]
-    views: Mapping[str, Mapping[str, Estimate]]
     costs: Mapping[str, Cost]
     problems: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     facts: Facts = Facts("")
     records: tuple[Record, ...] = ()
+    filter: str = "none"
+
+    @cached_property  # one table has them, and most of a page's rows are in others
+    def views(self) -> dict[str, Mapping[str, Estimate]]:
+        """Group of labels -> its figures, of the groups that every seed has."""
+        scores = [record.metrics[self.filter].views for record in self.records]
+        shared = set.intersection(*map(set, scores)) if scores else set()
+        return {view: _figures([views[view] for views in scores]) for view in sorted(shared)}
 
     @property
     def key(self) -> str:
@@ -252,6 +261,8 @@ def shared_name(title: str, variants: Sequence[str]) -> str:
 
 def apart(parameters: Sequence[Mapping[str, object]]) -> list[str]:
     """Return ", name=value" of every parameter in which they are not all equal; digests by their first 12 digits."""
+    if len(parameters) == 1:
+        return [""]
     differing = [
         name
         for name in sorted(set().union(*parameters))
@@ -279,7 +290,6 @@ def _row(name: str, group: Sequence[Record], filter_name: str, staleness: Stalen
     done = [record for record in group if record.ok]
     problems = tuple(f"seed {record.cell.seed}: {record.status}: {record.reason}" for record in group if not record.ok)
     scores = [record.metrics[filter_name] for record in done]
-    shared = set.intersection(*(set(score.views) for score in scores)) if scores else set()
     machines: dict[str, list[Measured]] = {}
     for record in done:
         machines.setdefault(machine_class(record), []).append(record.measured)
@@ -288,13 +298,13 @@ def _row(name: str, group: Sequence[Record], filter_name: str, staleness: Stalen
         parameters=group[0].cell.parameters,
         seeds=tuple(record.cell.seed for record in done),
         figures=_figures(scores),
-        views={view: _figures([score.views[view] for score in scores]) for view in sorted(shared)},
         costs={machine: _cost(machines[machine]) for machine in sorted(machines)},
         problems=problems,
         marks=(*staleness.problems(done), *silence(done)),
         kinds=provenance.kinds((done or group)[0]),
         facts=_facts(name, group[0]),
         records=tuple(done),
+        filter=filter_name,
     )
 
 

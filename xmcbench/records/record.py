@@ -8,6 +8,7 @@ written and read is in ``record_json``.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Set
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -194,6 +195,17 @@ class SourceCheck(_Part, frozen=True, kw_only=True):
     machine: str | None = None
 
 
+#: The metrics that need enough training instances, the others, and those of a group of labels. Sets: a board has
+#: thousands of groups.
+_PSP = frozenset(name for name, metric in METRICS.items() if metric.family == "PSP")
+_PLAIN = frozenset(METRICS) - _PSP
+_OF_GROUPS = frozenset(name for name in METRICS if not name.startswith("P"))
+
+
+def _first(missing: Set[str]) -> str:
+    return next(name for name in METRICS if name in missing)
+
+
 class Record(_Part, frozen=True, kw_only=True):
     """The result of a cell.
 
@@ -237,16 +249,15 @@ class Record(_Part, frozen=True, kw_only=True):
             raise ValueError(f"counts have no {missing[0]}")
         if self.predictions is not None and not (self.predictions.empty or 0) <= self.counts["test"] > 0:
             raise ValueError("there are predictions for no test rows, or fewer test rows than are without one")
+        needed = _PSP | _PLAIN if self.counts["train"] >= MIN_INSTANCES else _PLAIN
         for scores in self.metrics.values():
-            few = self.counts["train"] < MIN_INSTANCES
-            needed = [name for name in METRICS if not few or METRICS[name].family != "PSP"]
-            if missing := [name for name in needed if name not in scores.values]:
-                raise ValueError(f"{missing[0]} is missing")
+            if lacking := needed - scores.values.keys():
+                raise ValueError(f"{_first(lacking)} is missing")
             for figures in (scores, *scores.views.values()):
                 if figures.values.keys() != figures.intervals.keys():
                     raise ValueError("metrics and intervals are not of the same names")
-                if missing := [name for name in METRICS if name[0] != "P" and name not in figures.values]:
-                    raise ValueError(f"{missing[0]} is missing in a group of labels")
+                if lacking := _OF_GROUPS - figures.values.keys():
+                    raise ValueError(f"{_first(lacking)} is missing in a group of labels")
 
     @property
     def ok(self) -> bool:

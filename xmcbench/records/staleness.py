@@ -48,6 +48,9 @@ class Staleness:
     presets: Mapping[str, Mapping[str, Mapping[str, object]]] = field(default_factory=dict)
     described: Mapping[str, Collection[str]] = field(default_factory=dict)
     equivalence: Equivalence = field(default_factory=dict)
+    _through: dict[str, tuple[str, Sequence[tuple[str, Mapping[str, object]]]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     _judged: dict[str, set[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _scoring: dict[str, Collection[str | None]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -61,7 +64,7 @@ class Staleness:
         if self.is_stale(record):
             return "stale"
         own = valid_sources(record)
-        if self._join(self.through(record.cell), lambda name: [self.sources[name]]) <= own:
+        if self._join(self._walk(record.cell)[1], lambda name: [self.sources[name]]) <= own:
             return "same code"
         reruns = [
             entry
@@ -77,10 +80,9 @@ class Staleness:
 
     def has_stale_source(self, record: Record) -> bool:
         """Return whether the code of the method has changed and is not known to give the same result."""
-        through = self.through(record.cell)
+        key, through = self._walk(record.cell)
         if any(name not in self.sources for name, _ in through):
             return False
-        key = canonical_json([[name, values] for name, values in through])
         if key not in self._judged:
             parts = self._join(through, lambda name: equal_sources(self.equivalence, name, self.sources[name]))
             (today,) = self._join(through, lambda name: [self.sources[name]])
@@ -88,6 +90,13 @@ class Staleness:
             together = equal_sources(self.equivalence, record.cell.method, today)
             self._judged[key] = {*parts, *filter(None, together)}
         return self._judged[key].isdisjoint(valid_sources(record))
+
+    def _walk(self, cell: Cell) -> tuple[str, Sequence[tuple[str, Mapping[str, object]]]]:
+        """Return what a cell goes through, which is asked for once, and the same as canonical JSON before it."""
+        if cell.key not in self._through:
+            through = self.through(cell)
+            self._through[cell.key] = canonical_json([[name, values] for name, values in through]), through
+        return self._through[cell.key]
 
     def has_stale_ranks(self, record: Record) -> bool:
         """Return whether other code has made the ranks, which is not known to give the same ones."""
@@ -121,7 +130,7 @@ class Staleness:
 
     def missing_methods(self, record: Record) -> list[str]:
         """Return the methods that a record goes through and that are not here: it is not judged."""
-        return [name for name, _ in self.through(record.cell) if name not in self.sources]
+        return [name for name, _ in self._walk(record.cell)[1] if name not in self.sources]
 
     def has_changed(self, record: Record, preset: str, ignored: Collection[str] = ()) -> bool:
         """Return whether a record has other parameters than the preset gives it today, those in ``ignored`` left out.

@@ -286,11 +286,12 @@ class Store(Layout):
         if record.ranks is None:
             raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again with --force")
         path, packed = self.ranks_path(record.cell), self.archive_path(record.cell)
-        try:
-            return self.ranks_in(record, truth, path)
-        except StorageError:
-            if not packed.exists():
-                raise
+        if path.exists() or not packed.exists():
+            try:
+                return self.ranks_in(record, truth, path)
+            except StorageError:
+                if not packed.exists():
+                    raise
         # A run that was killed leaves ranks of its own without their record, beside a packed one.
         return self.ranks_in(record, truth, packed, path.name)
 

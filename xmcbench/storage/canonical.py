@@ -8,10 +8,13 @@ from pathlib import Path
 
 from xmcbench.storage.reading import open_regular
 
+#: Made once: a board asks for thousands of texts.
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
 
 def canonical_json(value: object) -> str:
     """Return JSON with sorted keys, no spaces and no NaN: equal values have equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def sha256_json(value: object) -> str:

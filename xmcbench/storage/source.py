@@ -26,7 +26,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from xmcbench.storage.canonical import sha256_file, sha256_json
-from xmcbench.storage.syntax import syntax_of
+from xmcbench.storage.syntax import save_readings, syntax_of
 
 #: Modules of the harness that every result depends on: a method's input, its call, its output.
 _EVERY_RESULT = ("xmcbench.texts", "xmcbench.topk", "xmcbench.runner.prediction")
@@ -225,6 +225,7 @@ class Sources:
                     trees[name] = read.tree
                     waiting += read.imports
                     foreign |= read.foreign
+        save_readings()
         digest = hashlib.sha256()
         for name in sorted(trees):
             digest.update(f"{name} {trees[name]}\n".encode())

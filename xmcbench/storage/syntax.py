@@ -1,4 +1,8 @@
-"""The syntax of source files: a digest that comments, docstrings, annotations and formatting do not change."""
+"""The syntax of source files: a digest that comments, docstrings, annotations and formatting do not change.
+
+Parsing the hundred modules of the methods takes a quarter of a second, so readings are remembered in the cache, by the
+content of the file.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,17 @@ import ast
 import hashlib
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
+
+from xmcbench.errors import StorageError
+from xmcbench.storage.atomic import atomic_file
+from xmcbench.storage.cache import cache_root
+from xmcbench.storage.reading import Unreadable, read_bytes
 
 #: Calls inside each other while a tree is read.
 _DEEPEST = 20_000
@@ -17,6 +28,8 @@ _DEEPEST = 20_000
 _LEFT_OUT = ("annotation", "returns", "kind", "type_comment", "type_ignores")
 #: Nodes that may begin with a docstring.
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+#: Most readings that are remembered.
+_MOST = 2_000
 
 
 class Syntax(NamedTuple):
@@ -51,6 +64,7 @@ def syntax_of(file: Path, name: str) -> Syntax:
 def keep_first() -> None:
     """From now on, read each file once: in a process that has imported it, a later version means nothing."""
     _readings.kept = {}
+    _memory(cache_root())  # before the cache is hidden from the cell
 
 
 def find_edited(files: Collection[Path]) -> list[Path]:
@@ -64,7 +78,53 @@ def _now(file: Path, name: str) -> Syntax:
 
 @cache
 def _syntax(file: Path, name: str, _changed: int) -> Syntax:
-    return _parse(file.read_bytes(), name, file.name == "__init__.py")
+    return _memory(cache_root()).syntax(file.read_bytes(), name, file.name == "__init__.py")
+
+
+class _Memory:
+    """The readings of earlier processes, by the SHA-256 of all that they depend on."""
+
+    def __init__(self, cache: Path) -> None:
+        self._file = cache / "syntax.json"
+        self._known: dict[str, Syntax] = {}
+        self._is_changed, self._is_hidden = False, False
+        try:
+            self._known = msgspec.json.decode(read_bytes(self._file), type=dict[str, Syntax])
+        except (FileNotFoundError, Unreadable, ValueError, msgspec.MsgspecError):
+            pass  # none yet, or damaged
+        except OSError:
+            self._is_hidden = True  # as from a cell, which must not replace what it cannot read
+
+    def syntax(self, content: bytes, name: str, is_package: bool) -> Syntax:
+        """Return the syntax of a module with this content."""
+        key = hashlib.sha256(b"\0".join([_reader(), name.encode(), b"%d" % is_package, content])).hexdigest()
+        if key not in self._known:
+            self._known[key] = _parse(content, name, is_package)
+            self._is_changed = True
+        return self._known[key]
+
+    def save(self) -> None:
+        """Write new readings to the cache, where that is possible; the oldest ones go where there are many."""
+        if self._is_changed and not self._is_hidden:
+            self._is_changed = False
+            with suppress(StorageError), atomic_file(self._file) as stream:
+                stream.write(msgspec.json.encode(dict([*self._known.items()][-_MOST:])))
+
+
+@cache
+def _memory(folder: Path) -> _Memory:
+    return _Memory(folder)
+
+
+@cache
+def _reader() -> bytes:
+    """Return what reads syntax here: the version of Python, which may reject a file, and this module."""
+    return repr(sys.version_info[:2]).encode() + hashlib.sha256(Path(__file__).read_bytes()).digest()
+
+
+def save_readings() -> None:
+    """Remember what was read, for later processes."""
+    _memory(cache_root()).save()
 
 
 def _parse(content: bytes, name: str, is_package: bool) -> Syntax:
