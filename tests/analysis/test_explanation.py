@@ -19,11 +19,17 @@ from xmcbench.analysis.explanation import Moved, TrueLabel, _block
 from xmcbench.analysis.explanation_page import _tell_apart, page
 from xmcbench.comparison import compare
 from xmcbench.errors import UnknownName
-from xmcbench.metrics import TruePairs
+from xmcbench.metrics import TruePairs, slices
 from xmcbench.records import Ranks, Store, Truth
 from xmcbench.runner.scoring import evaluations
 
 PLANTED = "words of the text: 121 to 2,578"
+
+
+@pytest.fixture(autouse=True)
+def _fewer_permutations(monkeypatch):
+    """Most of the time of an explanation is that of its 10,000 permutations; enough for Holm's correction stay."""
+    monkeypatch.setattr(slices, "PERMUTATIONS", 2_000)
 
 
 @pytest.fixture(scope="module")
