@@ -10,6 +10,11 @@ import sys
 import textwrap
 from pathlib import Path
 
+# Workers share the cores, and a product of matrices waits for each of its threads to get one. Cells of a run are
+# told their own number. Before numpy is imported.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import msgspec
 import pytest
 from hypothesis import settings

@@ -20,6 +20,7 @@ from xmcbench.contract import CheckRequest, check
 from xmcbench.experiment import Options, only_ablation
 from xmcbench.methods.bm25 import BM25
 from xmcbench.methods.tfidf import Tfidf
+from xmcbench.metrics import slices
 from xmcbench.plugins.description import Description
 from xmcbench.plugins.loading import from_file
 from xmcbench.plugins.registry import Registry
@@ -77,6 +78,7 @@ def test_the_recipe_of_two_rankings_puts_the_first_one_first(tmp_path):
     assert added, "the second method has nothing to add, so this shows nothing"
 
 
+@pytest.mark.usefixtures("_few_permutations")
 def test_the_notebook_runs_from_top_to_bottom(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -147,6 +149,12 @@ def short_commands():
     return [pytest.param(words, id=" ".join(words), marks=marks) for words, marks in found.items()]
 
 
+@pytest.fixture
+def _few_permutations(monkeypatch):
+    """An explanation takes seconds to make its 10,000 permutations, and nobody reads these p-values."""
+    monkeypatch.setattr(slices, "PERMUTATIONS", 100)
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """The results of the board by the name that pages give their folder: `runs` has those on the default dataset."""
@@ -159,6 +167,7 @@ def results(tmp_path_factory):
     return {"leaderboards": folder / "leaderboards", "paper": folder / "leaderboards", "runs": folder / "runs"}
 
 
+@pytest.mark.usefixtures("_few_permutations")
 @pytest.mark.parametrize("words", short_commands())
 def test_a_command_runs_and_fits_a_terminal(inside, results, tmp_path, monkeypatch, words):
     for name, folder in results.items():
@@ -181,10 +190,9 @@ def registry(tmp_path_factory):
     sources.append(
         "from xmcbench import Method\n\nclass MyMethod(Method):\n    def fit(self, raw_X, raw_Y, pairs=None): ..."
     )
-    files = [folder / f"example_{number}.py" for number in range(len(sources))]
-    for file, source in zip(files, sources, strict=True):
-        file.write_text(source)
-    return Registry(files)
+    # One file: each is inspected by a process.
+    (folder / "examples.py").write_text("\n\n".join(sources))
+    return Registry([folder / "examples.py"])
 
 
 @pytest.mark.parametrize(("page", "command"), [*commands()])
