@@ -15,7 +15,11 @@ from xmcbench.command.terminal import print_results
 from xmcbench.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xmcbench.plugins.registry import Registry
     from xmcbench.results import Results
+    from xmcbench.runner.grid import Grid
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.choice import check_choosable, choices
     from xmcbench.command import report
     from xmcbench.experiment import plan_run
-    from xmcbench.runner.grid import requests_of
     from xmcbench.runner.schedule import Shard
 
     options = request.options(arguments)
@@ -62,14 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         planned = plan_run(grids, options, registry, arguments.filter)
     except DataError:
-        if not arguments.dry_run:
-            raise
-        from xmcbench.analysis import scale
-        from xmcbench.command import forecast
-
-        if not (counts := scale.find_counts(requests_of(grids))):
-            raise
-        return forecast.show(requests_of(grids), counts, registry, options.runs, arguments.json)
+        if arguments.dry_run and (code := _forecast(grids, registry, arguments)) is not None:
+            return code
+        raise
     if arguments.best is not None:
         check_choosable(arguments.best, (cell.dataset for cell in planned.plan.cells))
     if not arguments.dry_run:  # its table has them
@@ -93,6 +91,17 @@ def run(arguments: argparse.Namespace) -> int:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
         print_results(*shown, *results.problems(), *chosen)
     return 0 if results.ok or not planned.plan.cells else 1
+
+
+def _forecast(grids: Sequence[Grid], registry: Registry, arguments: argparse.Namespace) -> int | None:
+    """Print what cells cost by the cards of data that are not here; None where no card has the counts."""
+    from xmcbench.analysis import scale
+    from xmcbench.command import forecast
+    from xmcbench.runner.grid import requests_of
+
+    requests = requests_of(grids)
+    counts = scale.find_counts(requests)
+    return forecast.show(requests, counts, registry, arguments.runs, arguments.json) if counts else None
 
 
 def _headline(part: Results) -> str:
