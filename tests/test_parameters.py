@@ -307,7 +307,7 @@ def test_every_built_in_range_is_kept(name, parameter):
             at = kind(limit.bound)
             assert resolve(list_parameters(BUILT_IN[name]), name, {parameter: at})[parameter] == at
     # A number without a range is an oversight, but where any number makes sense.
-    assert found.limits or kind is None or found.choices or parameter == "min_pseudo_score"
+    assert found.limits or kind is None or found.choices or parameter in ("min_pseudo_score", "relevant")
 
 
 def test_the_default_of_a_parameter_that_was_added_later_is_no_part_of_a_cell():

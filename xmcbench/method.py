@@ -180,6 +180,14 @@ class Method:
         """
         return ()
 
+    def estimate_calls(self, sizes: Mapping[str, tuple[int, float]]) -> tuple[int, int]:
+        """Return how many questions a run asks of a language model at most, and about how many tokens these have.
+
+        sizes: of ``train``, ``labels`` and ``test``, the number of texts and their mean length in characters. Shown by
+        ``--dry-run``.
+        """
+        return 0, 0
+
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> object:
         """Learn from the training instances, all labels and the known pairs.
 

@@ -7,7 +7,9 @@ The judge is the model with its digest or, on a server, its name, and a digest o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -15,17 +17,26 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from xmcbench import UsageError
+from xmcbench import Artifacts, UsageError, progress
 
 #: A document and a label, as texts.
 Pair = tuple[str, str]
 FILE = "judgments.jsonl"
+#: Pairs that are judged between two progress reports.
+_PAIRS = 8192
 
 
 class Judge(Protocol):
-    """Scores documents and labels. identity: everything that a score depends on but the two texts."""
+    """Scores documents and labels.
+
+    identity: everything that a score depends on but the two texts.
+    """
 
     identity: str
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Numbers of requests and tokens, where they are counted."""
 
     def judge(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, float]]:
         """Yield the position of a pair and its score, in any order."""
@@ -99,6 +110,44 @@ class Judgments:
                 raise UsageError(f"{file}, line {number} is not a judgment: {error}") from error
             if found.judge == self._judge.identity:
                 self._known[found.document, found.label] = found.score
+
+
+def keep_scores(
+    artifacts: Artifacts,
+    judge: Judge,
+    pairs: Sequence[Pair],
+    texts: Sequence[str],
+    files: Iterable[Path] = (),
+    own: bool = False,
+) -> tuple[np.ndarray, dict[str, float], Path]:
+    """Return a judge's scores of pairs, float32, what they cost, and the file that keeps them.
+
+    texts: digests of those that the pairs come from. files: of judgments that are not asked again. own: keep the file
+    out of the reach of other cells. The cost: how many answers were ``asked`` and how many were ``kept`` before, each
+    pair once, ``seconds``, and what the judge counts. A process that is killed asks for the rest when it is started
+    again.
+    """
+    files, begin, before = tuple(files), time.perf_counter(), dict(judge.counts)
+    identity: dict[str, object] = {"judge": judge.identity, "texts": list(texts)}
+    work = artifacts.unfinished("judgments", identity, Judgments)
+    cost: dict[str, float] = {"asked": 0, "kept": len({*pairs})}
+
+    def build(folder: Path) -> None:
+        work.mkdir(parents=True, exist_ok=True)
+        judgments = Judgments(judge, work / FILE, files)
+        for start in range(0, len(pairs), _PAIRS):
+            progress.steps(start, len(pairs), "pair")
+            judgments.score(pairs[start : start + _PAIRS])
+        judgments.write(folder / FILE, pairs)
+        cost["asked"] = judgments.counts["asked"]
+        cost["kept"] -= cost["asked"]
+        shutil.rmtree(work)
+
+    identity["pairs"] = Judgments.digest(pairs)
+    file = artifacts.get("judgments", identity, build, uses=(Judgments,), own=own) / FILE
+    scores = Judgments(judge, file).score(pairs)
+    cost["seconds"] = round(time.perf_counter() - begin, 2)
+    return scores, cost | {name: number - before.get(name, 0) for name, number in judge.counts.items()}, file
 
 
 def _digest(text: str) -> str:

@@ -37,6 +37,7 @@ class CrossEncoder:
         if answers[0] == answers[1]:
             raise UsageError(f"the tokenizer of {name} has no words yes and no", "choose another model")
         self.model, self._batch, self._instruction, self.notes = model, batch, instruction, notes
+        self.counts: dict[str, int] = {}
         told = f", told {instruction!r}" if instruction else ""
         self.identity = f"{notes['sha256']}, {notes['precision']}, {model.max_seq_length} tokens{told}"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -11,18 +9,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 from annotated_types import Ge, Unit
 
-from xmcbench import Doc, Method, Texts, TopK, UsageError, progress
+from xmcbench import Doc, Method, Texts, TopK
 from xmcbench.methods.declarations import Labels, PrecisionName
 from xmcbench.methods.encoder import HUB_TOKENS
-from xmcbench.methods.rerank.judgments import FILE, Judge, Judgments, Pair
-from xmcbench.methods.rerank.local import CrossEncoder, check_cross_encoder
-from xmcbench.methods.rerank.server import KEY, Server
+from xmcbench.methods.rerank.judges import estimate_tokens, judge_inputs, open_judge, require_judge
+from xmcbench.methods.rerank.judgments import Pair, keep_scores
+from xmcbench.methods.rerank.server import KEY
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-#: Pairs of an instance and a label that are judged between two progress reports.
-_PAIRS = 8192
 
 
 class Rerank(Method):
@@ -35,7 +30,7 @@ class Rerank(Method):
 
     Judgments are kept as they come: a run that was killed asks for the rest. `xmcbench export judgments` writes them
     to a file, and ``judgments`` names such files: what is in them is not asked again, so that a row made with a large
-    model can be rerun without it. The notes say how many judgments were asked and kept, and what a server counted.
+    model can be rerun without it. The notes say how many judgments were asked and kept, and what they cost.
 
     The labels behind the first ``depth`` keep their order. Nothing is trained by this method; the first ranking is that
     of ``first``, trained on the pairs if there are any. The judge runs in one process, whatever ``--processes`` says.
@@ -94,32 +89,28 @@ class Rerank(Method):
 
     def inputs(self) -> Mapping[str, Path | str]:
         """Return the model, a folder or a model of the hub with its commit, and the file of judgments."""
-        from xmcbench.methods.encoder.backbone import model_input
-
-        kept = {"judgments": Path(self.judgments)} if self.judgments else {}
-        return {**(model_input("model", self.model) if self.url is None else {}), **kept}
+        return judge_inputs("model", self.model, self.url, self.judgments)
 
     def require(self) -> None:
         """Raise Unavailable where the model or what the first method needs is not available. Raises UsageError where
         the model is a folder without a cross-encoder, or the file of judgments is not there."""
         from xmcbench import Part
-        from xmcbench.methods.embedder.folder import check_folder
-        from xmcbench.methods.encoder.backbone import require_located
 
         Part.of(self.first, self).require()
-        if self.judgments and not Path(self.judgments).is_file():
-            raise UsageError(
-                f"there is no file of judgments at {self.judgments}", "xmcbench export judgments makes one"
-            )
-        if self.url is None:
-            require_located(self.model)
-            check_folder(self.model)
-            check_cross_encoder(Path(self.model).expanduser())
+        require_judge(self.model, self.url, self.judgments)
+
+    def estimate_calls(self, sizes: Mapping[str, tuple[int, float]]) -> tuple[int, int]:
+        """Every test instance is judged with its first labels."""
+        (labels, of_label), (instances, of_instance) = sizes["labels"], sizes["test"]
+        calls, lengths = instances * min(self.depth, labels), (of_instance, of_label)
+        return calls, estimate_tokens(calls, lengths, self.url, self.max_length, self.instruction)
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Open the model. Raises Unavailable where it is not available, UsageError where it is not a judge."""
         self._texts, self._pairs = (raw_X, raw_Y), pairs
-        self._judge = self._open_judge()
+        self._judge, self.notes["model"] = open_judge(
+            self.model, self.url, self.compute, self.precision, self.max_length, self.batch, self.instruction
+        )
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The labels of the first method, the first ``depth`` in the order of the judge."""
@@ -132,47 +123,19 @@ class Rerank(Method):
         rows, places = np.nonzero(labels >= 0)
         self.notes["pairs_read"] = len(rows)
         scores = np.full(labels.shape, -np.inf, np.float32)
-        begin = time.perf_counter()
         if len(rows):
             names = list(self._texts[1])
             chosen = zip(rows.tolist(), labels[rows, places].tolist(), strict=True)
             scores[rows, places] = self._score(raw_X, [(raw_X[row], names[label]) for row, label in chosen])
-        self.notes["reading_s"] = round(time.perf_counter() - begin, 2)
         ordered = reorder(found, scores)
         yield TopK(ordered.indices[:, :k], ordered.scores[:, :k])
 
     def _score(self, raw_X: Texts, pairs: list[Pair]) -> np.ndarray:
         """Return the judge's scores of pairs, float32, and keep them for a cell that needs them again."""
-        files = [Path(self.judgments)] if self.judgments else []
-        identity = {"judge": self._judge.identity, "texts": [raw_X.digest, self._texts[1].digest]}
-        work = self.artifacts.unfinished("judgments", identity, Judgments)
-
-        def build(folder: Path) -> None:
-            work.mkdir(parents=True, exist_ok=True)
-            judgments = Judgments(self._judge, work / FILE, files)
-            for start in range(0, len(pairs), _PAIRS):
-                progress.steps(start, len(pairs), "pair")
-                judgments.score(pairs[start : start + _PAIRS])
-            judgments.write(folder / FILE, pairs)
-            self.notes["judgments"] = dict(judgments.counts)
-            shutil.rmtree(work)
-
-        identity |= {"pairs": Judgments.digest(pairs)}
-        folder = self.artifacts.get("judgments", identity, build, uses=(Judgments,), own=True)
-        self.notes.setdefault("judgments", {"asked": 0, "kept": len(pairs)})
-        if isinstance(self._judge, Server):
-            self.notes["server"] = dict(self._judge.counts)
-        return Judgments(self._judge, folder / FILE).score(pairs)
-
-    def _open_judge(self) -> Judge:
-        if self.url is None:
-            judge = CrossEncoder(
-                self.model, self.compute, self.precision, self.max_length, self.batch, self.instruction
-            )
-            self.notes["model"] = judge.notes
-            return judge
-        self.notes["model"] = {"name": self.model, "source": "a server", "sha256": ""}
-        return Server(self.url, self.model, self.instruction, self.batch, self.max_length)
+        texts, files = [raw_X.digest, self._texts[1].digest], [Path(self.judgments)] if self.judgments else []
+        scores, cost, _ = keep_scores(self.artifacts, self._judge, pairs, texts, files, own=True)
+        self.notes["judgments"] = {"judge": self.model, **cost}
+        return scores
 
 
 def reorder(found: TopK, scores: np.ndarray) -> TopK:

@@ -33,7 +33,7 @@ _TOP = 20
 _HINTS = {
     401: f"set {KEY} to a valid key",
     403: f"set {KEY} to a key that may use the model",
-    404: "check rerank.url, which often ends in /v1, and rerank.model",
+    404: "check the url, which often ends in /v1, and the name of the model",
 }
 
 

@@ -29,6 +29,7 @@ WITHOUT = {
     ("ngame.finetune_balanced", True): "refused: it has no effect",
     ("ngame.negatives", "all"): "refused: it has no effect",
     ("ngame.head", "paper"): "refused: it compares by inner product",
+    ("lmtx.head", "paper"): "the same",
 }
 #: Parameters whose values are those of another method, by code that both share: only the default and one more occur.
 SHARED = {"analyzer": "tfidf"}

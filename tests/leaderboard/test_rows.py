@@ -137,3 +137,17 @@ def test_a_row_says_where_it_predicts_nothing_for_many_instances(record, altered
         marks(31)
     with pytest.raises(ValueError, match="predictions for no test rows"):
         altered(record(), (("counts", "test"), 0))
+
+
+def test_a_row_says_what_the_answers_of_its_judge_cost(record, altered):
+    def marks(*notes):
+        made = [record(seed=seed) for seed in range(len(notes))]
+        changed = [altered(record, (("notes",), note)) for record, note in zip(made, notes, strict=True)]
+        (row,) = rows(changed, "self")
+        return row.marks
+
+    first = {"judgments": {"judge": "judge-7b", "asked": 3000, "kept": 0, "seconds": 120.0, "prompt_tokens": 1000}}
+    other = {"judgments": {"judge": "judge-7b", "asked": 0, "kept": 1000, "seconds": 5.0, "prompt_tokens": 0}}
+    assert marks(first, other) == ("judged by judge-7b: 4,000 answers, 25% kept from before, 2 min, 1,000 tokens",)
+    assert marks(other) == ("judged by judge-7b: 1,000 answers, 100% kept from before, 5 s",)
+    assert marks({}) == marks({"judgments": {"asked": 3}}) == marks({"judgments": 3}) == ()

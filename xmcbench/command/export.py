@@ -196,7 +196,7 @@ def _judgments(arguments: argparse.Namespace) -> int:
     lines = collect_judgments(arguments.runs)
     if not lines:
         raise UsageError(
-            f"there are no judgments in {arguments.runs}", "methods with a judge, such as rerank, keep them"
+            f"there are no judgments in {arguments.runs}", "methods with a judge, rerank and lmtx, keep them"
         )
     write_text(arguments.out, "".join(f"{line}\n" for line in lines))
     print(f"{format_count(len(lines), 'judgment')} in {arguments.out}")

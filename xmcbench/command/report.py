@@ -190,6 +190,13 @@ def _summary(planned: Plan, estimate: Estimate, jobs: int) -> str:
             f"The pre-training of {work.method}, seed {work.seed}, on {work.dataset} is done once for "
             f"{format_count(len(work.cells), 'cell')}."
         )
+    for cell in planned.cells:
+        if cell.cell.key in estimate.calls:
+            calls, tokens = estimate.calls[cell.cell.key]
+            said.append(
+                f"{cell.name}, seed {cell.cell.seed}, on {cell.cell.dataset} asks a model at most {calls:,} questions, "
+                f"of about {int(float(f'{tokens:.2g}')):,} tokens; those whose answers are kept cost nothing."
+            )
     if states["to run"]:
         measured = states["to run"] - estimate.unmeasured
         at_once = f"{jobs} at once" if jobs > 1 else "one after the other"
@@ -204,7 +211,7 @@ def _summary(planned: Plan, estimate: Estimate, jobs: int) -> str:
 def _list_cells(planned: Plan, estimate: Estimate) -> list[dict[str, Any]]:
     cells = []
     for cell in planned.cells:
-        last = estimate.last.get(cell.cell.key)
+        last, calls = estimate.last.get(cell.cell.key), estimate.calls.get(cell.cell.key)
         cells.append(
             {
                 "method": cell.name,
@@ -215,6 +222,7 @@ def _list_cells(planned: Plan, estimate: Estimate) -> list[dict[str, Any]]:
                 "key": cell.cell.key,
                 "last_s": last.measured.total_s if last else None,
                 "last_peak_memory_bytes": last.measured.peak_memory_bytes if last else None,
+                **({"calls": calls[0], "tokens": calls[1]} if calls else {}),
             }
         )
     return cells

@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 
 from xmcbench.leaderboard import provenance
 from xmcbench.metrics.seeds import half_width
-from xmcbench.output.quantities import format_count
+from xmcbench.output.quantities import duration, format_count
 from xmcbench.records import Record, Staleness
 from xmcbench.records.record import Figures, Measured
 from xmcbench.setting import Setting
@@ -286,6 +286,28 @@ def silence(done: Sequence[Record]) -> tuple[str, ...]:
     return (f"no prediction for {100 * share:.1f}% of the test instances",) if share >= MANY_SILENT else ()
 
 
+def judging(done: Sequence[Record]) -> tuple[str, ...]:
+    """A note on the answers of a language model: its name, which of them came from before, and what the rest cost.
+
+    It sums over seeds. A record whose method names a ``judge`` in its note ``judgments`` has it.
+    """
+    notes = [note for record in done if isinstance(note := record.notes.get("judgments"), Mapping) and "judge" in note]
+    if not notes:
+        return ()
+    judges = ", ".join(sorted({str(note["judge"]) for note in notes}))
+    asked, kept, seconds = (sum(_numbers(notes, (name,))) for name in ("asked", "kept", "seconds"))
+    tokens = sum(_numbers(notes, ("prompt_tokens", "completion_tokens")))
+    spent = f", {tokens:,.0f} tokens" if tokens else ""
+    share = kept / max(1, asked + kept)
+    return (
+        f"judged by {judges}: {asked + kept:,.0f} answers, {share:.0%} kept from before, {duration(seconds)}{spent}",
+    )
+
+
+def _numbers(notes: Sequence[Mapping[str, object]], names: Sequence[str]) -> list[float]:
+    return [value for note in notes for name in names if isinstance(value := note.get(name), int | float)]
+
+
 def _row(name: str, group: Sequence[Record], filter_name: str, staleness: Staleness) -> Row:
     done = [record for record in group if record.ok]
     problems = tuple(f"seed {record.cell.seed}: {record.status}: {record.reason}" for record in group if not record.ok)
@@ -300,7 +322,7 @@ def _row(name: str, group: Sequence[Record], filter_name: str, staleness: Stalen
         figures=_figures(scores),
         costs={machine: _cost(machines[machine]) for machine in sorted(machines)},
         problems=problems,
-        marks=(*staleness.problems(done), *silence(done)),
+        marks=(*staleness.problems(done), *silence(done), *judging(done)),
         kinds=provenance.kinds((done or group)[0]),
         facts=_facts(name, group[0]),
         records=tuple(done),

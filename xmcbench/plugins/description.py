@@ -28,9 +28,9 @@ _ATTRIBUTES = ("title", "supervision", "deterministic", "packages", "described",
 class Description(Struct, frozen=True, kw_only=True):
     """A method by the attributes of its class; those of ``xmcbench.Method`` are explained there.
 
-    cls: module and name of the class. doc: its docstring. parameters: by name. describes, requires, uses, inputs:
-    whether the class overrides ``describe``, ``require``, ``uses``, and ``inputs``. pretrains: whether it defines
-    ``pretrain``.
+    cls: module and name of the class. doc: its docstring. parameters: by name. describes, requires, uses, inputs,
+    estimates: whether the class overrides ``describe``, ``require``, ``uses``, ``inputs``, and ``estimate_calls``.
+    pretrains: whether it defines ``pretrain``.
     """
 
     cls: str
@@ -49,6 +49,7 @@ class Description(Struct, frozen=True, kw_only=True):
     requires: bool
     uses: bool = False
     inputs: bool = False
+    estimates: bool = False
     pretrains: bool = False
     environment: tuple[str, ...] = ()
 
@@ -73,6 +74,7 @@ class Description(Struct, frozen=True, kw_only=True):
                     "requires": method.require is not Method.require,
                     "uses": method.uses is not Method.uses,
                     "inputs": method.inputs is not Method.inputs,
+                    "estimates": method.estimate_calls is not Method.estimate_calls,
                     "pretrains": hasattr(method, "pretrain"),
                 },
                 cls,

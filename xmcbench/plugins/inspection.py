@@ -41,19 +41,20 @@ class Plugin(Struct, frozen=True):
     name: str = ""
 
 
-About = Literal["describe", "require", "uses", "inputs"]
+About = Literal["describe", "require", "uses", "inputs", "estimate"]
 
 
 class Question(Struct, frozen=True):
     """A question to a method with parameters: about its description, its parts, its inputs, or missing requirements.
 
-    files: plug-in files that hold methods which it uses.
+    files: plug-in files that hold methods which it uses. sizes: of texts, as ``Method.estimate_calls`` has them.
     """
 
     name: str
     about: About
     values: Values
     files: tuple[str, ...] = ()
+    sizes: dict[str, tuple[int, float]] = {}
 
 
 class Answer(Struct, frozen=True):
@@ -76,10 +77,9 @@ class Answer(Struct, frozen=True):
                 if isinstance(named, str):
                     raise UsageError(f"{question.name}.uses() is {named!r}", "return a tuple of names")
                 return cls("\n".join(named))
-            with offline_without_address(method):
-                if question.about == "inputs":
-                    return cls(msgspec.json.encode(contents(made)).decode())
-                made.require()
+            if question.about == "estimate":
+                return cls(" ".join(str(int(number)) for number in made.estimate_calls(question.sizes)))
+            return cls(_ask_about_place(made, question.about))
         except XmcbenchError as error:
             # An unknown name in a request ends the plan; a name that a method does not know leaves out the method.
             kind = UsageError.__name__ if isinstance(error, UnknownName) else errors.kind_of(error)
@@ -88,7 +88,6 @@ class Answer(Struct, frozen=True):
             raise
         except BaseException as error:  # a method can raise anything, even SystemExit
             return cls.none(question, errors.summarize(error))
-        return cls()
 
     @classmethod
     def none(cls, question: Question, reason: str) -> Answer:
@@ -100,6 +99,15 @@ class Answer(Struct, frozen=True):
         if self.error:
             raise errors.of_kind(self.error, self.message, self.hint)
         return self.said
+
+
+def _ask_about_place(made: Method, about: About) -> str:
+    """Return the inputs of a method, or raise what it requires."""
+    with offline_without_address(type(made)):
+        if about == "inputs":
+            return msgspec.json.encode(contents(made)).decode()
+        made.require()
+    return ""
 
 
 class Inspected(Struct, frozen=True, kw_only=True):

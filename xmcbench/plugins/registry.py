@@ -101,6 +101,13 @@ class Entry:
             return {}
         return msgspec.json.decode(self._ask("inputs", values), type=dict[str, str])
 
+    def estimate_calls(
+        self, values: Mapping[str, object], sizes: Mapping[str, tuple[int, float]], files: Sequence[Path] = ()
+    ) -> tuple[int, int]:
+        """Return how many questions a run asks of a language model, and their tokens. Raises what the method raises."""
+        calls, tokens = self._ask("estimate", values, files, sizes).split()
+        return int(calls), int(tokens)
+
     def ask_ahead(self, about: About, rows: Sequence[Values]) -> None:
         """Ask one question about several rows at once: starting a process for a plug-in takes half a second."""
         method = self.usable()
@@ -108,9 +115,15 @@ class Entry:
         if self.method is None and self.inspect is not None and overridden.get(about, method.inputs):
             self.inspect().ask([Question(self.name, about, dict(values)) for values in rows])
 
-    def _ask(self, about: About, values: Mapping[str, object], files: Sequence[Path] = ()) -> str:
+    def _ask(
+        self,
+        about: About,
+        values: Mapping[str, object],
+        files: Sequence[Path] = (),
+        sizes: Mapping[str, tuple[int, float]] | None = None,
+    ) -> str:
         given: Values = dict(values)  # type: ignore[arg-type] # of parameters, whatever their values are
-        question = Question(self.name, about, given, tuple(str(path.resolve()) for path in files))
+        question = Question(self.name, about, given, tuple(str(path.resolve()) for path in files), dict(sizes or {}))
         if self.method is not None and not files:
             return Answer.of(self.method, question).unwrap()
         assert self.inspect is not None

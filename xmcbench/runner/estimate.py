@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from xmcbench.storage.canonical import sha256_json
 
 if TYPE_CHECKING:
+    from xmcbench.data import Dataset
     from xmcbench.records import Cell, Record, Store
     from xmcbench.runner.plan import Plan, PlannedCell
 
@@ -28,13 +29,15 @@ class Estimate:
     """The estimated cost of a plan.
 
     last: key of a cell -> the record by which its cost is estimated. total_s: seconds of the cells to run, one after
-    the other. unmeasured: cells without an estimate.
+    the other. unmeasured: cells without an estimate. calls: key of a cell to run -> questions that it asks of a
+    language model at most, and their tokens.
     """
 
     last: dict[str, Record]
     shared: list[SharedWork]
     total_s: float
     unmeasured: int
+    calls: dict[str, tuple[int, int]]
 
     @classmethod
     def of(cls, plan: Plan, store: Store) -> Estimate:
@@ -42,7 +45,7 @@ class Estimate:
         last = similar_records(plan.cells, store)
         waiting = [cell for cell in plan.cells if cell.state == "to run"]
         measured = [last[cell.cell.key].measured.total_s for cell in waiting if cell.cell.key in last]
-        return cls(last, shared_work(waiting), sum(measured), len(waiting) - len(measured))
+        return cls(last, shared_work(waiting), sum(measured), len(waiting) - len(measured), estimate_calls(waiting))
 
 
 def similar_records(cells: Iterable[PlannedCell], store: Store) -> dict[str, Record]:
@@ -66,6 +69,34 @@ def similar_records(cells: Iterable[PlannedCell], store: Store) -> dict[str, Rec
         if candidates := finished.get((cell.dataset_sha256, cell.method)):
             found[cell.key] = max(candidates, key=likeness)
     return found
+
+
+def estimate_calls(cells: Iterable[PlannedCell]) -> dict[str, tuple[int, int]]:
+    """Return the questions and tokens of cells that ask a language model, by key; those of a pre-training once."""
+    found: dict[str, tuple[int, int]] = {}
+    counted: set[str] = set()
+    for planned in cells:
+        row, key = planned.row, pretraining_key(planned)
+        if not row.method.estimates or key in counted:
+            continue
+        files = [file for file in planned.plugins if file != row.entry.plugin]
+        asked = row.entry.estimate_calls(row.values, _sizes(planned.dataset), files)
+        if any(asked):
+            found[planned.cell.key] = asked
+            counted |= {key} - {""}
+    return found
+
+
+def _sizes(dataset: Dataset) -> dict[str, tuple[int, float]]:
+    """Return the number of texts of each side of a dataset, and their mean length in characters."""
+    import pyarrow.compute as pc
+
+    sides = {"train": dataset.train, "labels": dataset.labels, "test": dataset.test}
+    characters = {
+        name: sum(pc.sum(pc.utf8_length(batch)).as_py() or 0 for batch in texts.batches())
+        for name, texts in sides.items()
+    }
+    return {name: (len(texts), characters[name] / max(1, len(texts))) for name, texts in sides.items()}
 
 
 def shared_work(cells: Iterable[PlannedCell]) -> list[SharedWork]:

@@ -4,8 +4,10 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
+from fake_server import Fake
 
 from xmcbench import Artifacts, Texts
 
@@ -198,3 +200,14 @@ def language_model(tmp_path):
         return folder
 
     return save
+
+
+@pytest.fixture
+def fake():
+    made = Fake()
+    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    thread.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+    thread.join()

@@ -34,9 +34,10 @@ from xmcbench.methods.encoder.training import History, TrainingPlan
 from xmcbench.methods.glove import GloVe
 from xmcbench.methods.ict import ICT
 from xmcbench.methods.label_expansion import LabelExpansion
+from xmcbench.methods.lmtx import LMTX
 from xmcbench.methods.maclr import MACLR, pseudo_pairs
 from xmcbench.methods.ngame import NGAME
-from xmcbench.methods.rerank import Rerank
+from xmcbench.methods.rerank.judgments import keep_scores
 from xmcbench.methods.rts import RTS
 from xmcbench.methods.sentbert import SentBERT
 from xmcbench.methods.simcse import SimCSE
@@ -98,14 +99,11 @@ def _(world, raw_X=X, raw_Y=Y, **values):
     world.fit(LabelExpansion, raw_X, raw_Y, **values)
 
 
-@case(
-    "methods.rerank.method:Rerank._score", "judgments", judge="other", raw_X=OTHER_X, raw_Y=OTHER_Y, pairs=[("a", "c")]
-)
-def _(world, judge="one", raw_X=X, raw_Y=Y, pairs=(("a", "b"),)):
-    method = Rerank()
-    method.artifacts, method._texts = world.store, (X, raw_Y)
-    method._judge = SimpleNamespace(identity=judge, judge=lambda asked: ((place, 0.5) for place in range(len(asked))))
-    method._score(raw_X, list(pairs))
+@case("methods.rerank.judgments:keep_scores", "judgments", judge="other", texts=("c",), pairs=[("a", "c")])
+def _(world, judge="one", texts=("a", "b"), pairs=(("a", "b"),)):
+    answers = SimpleNamespace(identity=judge, counts={})
+    answers.judge = lambda asked: ((place, 0.5) for place in range(len(asked)))
+    keep_scores(world.store, answers, pairs, texts)
 
 
 @case("methods.glove:GloVe._read_given", "word-vectors", content="2 2\na 1 2\nthe 1 3\n", max_words=6)
@@ -313,6 +311,7 @@ VALUES = {
     SimCSE: TRAINING,
     RTS: {**TRAINING, "min_words": 2, "max_words": 4},
     ICT: TRAINING,
+    LMTX: {**TRAINING, "steps": 4, "rounds": 2, "relevant": 0.1, "shortlist": 4, "checked": 0},
     MACLR: {**TRAINING, **CLUSTERS, "steps": 4, "pseudo_steps": 2, "sampled_labels": 4},
     NGAME: {**SHORT, "finetune_steps": 3, "finetune_batch": 8, "cluster_size": 4, "classifier_epochs": 1},
     XRTransformer: {
@@ -375,6 +374,14 @@ def add_learning_case(site, kind, method, *others, within="", **values):
 add_learning_case("methods.simcse:SimCSE._train", "training", SimCSE, ALONE)
 add_learning_case("methods.rts:RTS._train", "training", RTS, ALONE, LABELS, {"min_words": 3, "max_words": 5})
 add_learning_case("methods.ict:ICT._train", "training", ICT, ALONE, CONTEXTS)
+add_learning_case(
+    "methods.lmtx.method:LMTX._learn",
+    "training",
+    LMTX,
+    ALONE,
+    LABELS,
+    {"margin": 0.1, "hardest": 2, "sharpness": 0.5, "relevant": -1.0, "shortlist": 3, "rounds": 1, "documents": 9},
+)
 add_learning_case("methods.maclr.method:MACLR._first_stage", "training", MACLR, ALONE, LABELS, CONTEXTS, STAGES)
 add_learning_case(
     "methods.maclr.method:MACLR._first_clusters",

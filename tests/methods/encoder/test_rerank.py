@@ -65,7 +65,7 @@ def test_the_first_labels_are_in_the_order_of_the_cross_encoder(
 ):
     from sentence_transformers import CrossEncoder
 
-    monkeypatch.setattr("xmcbench.methods.rerank.method._PAIRS", pairs)
+    monkeypatch.setattr("xmcbench.methods.rerank.judgments._PAIRS", pairs)
     folder = cross_encoder()
     found, method = run(folder, depth=2)
     first = Tfidf()

@@ -1,15 +1,13 @@
-"""A language model behind a server: retries, errors, what is kept, and speed. The server is a thread of the test."""
+"""A language model behind a server: retries, errors, what is kept, and speed."""
 
-import json
 import shutil
 import subprocess
 import sys
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
+from fake_server import share
 
 from xmcbench import MethodError, Texts, UsageError
 from xmcbench.methods.rerank import Rerank, server
@@ -18,76 +16,6 @@ from xmcbench.methods.rerank.server import Server, read_score
 from xmcbench.records import Store
 
 NEW = Texts.from_lists(["the old apple", "red bridge and green island"], ["candle forest", "garden"])
-
-
-def completion(yes):
-    """A chat completion as vLLM gives it, in which yes has this probability."""
-    words = [("Yes", yes * 0.5), ("yes", yes * 0.3), (" no", (1 - yes) * 0.8), ("maybe", 0.1)]
-    top = [{"token": word, "logprob": float(np.log(share))} for word, share in words]
-    message = {"role": "assistant", "content": "Yes"}
-    choice = {"message": message, "logprobs": {"content": [{"token": "Yes", "top_logprobs": top}]}}
-    return {"choices": [choice], "usage": {"prompt_tokens": 30, "completion_tokens": 1}}
-
-
-def share(request):
-    """The probability that the server gives: it depends on the texts alone."""
-    content = request["messages"][1]["content"]
-    return 0.05 + 0.9 * (sum(content.encode()) % 97) / 97
-
-
-class Fake(ThreadingHTTPServer):
-    """trouble: what the next requests meet instead of an answer: a status with headers, a body, or ``hang``."""
-
-    request_queue_size = 256
-    daemon_threads = True
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.trouble, self.seen, self.delay_s, self.lock = [], [], 0.0, threading.Lock()
-        self.answer = lambda request: completion(share(request))
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_port}/v1"
-
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def do_POST(self):
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        with self.server.lock:
-            trouble = self.server.trouble.pop(0) if self.server.trouble else None
-            self.server.seen.append((self.path, request, self.headers.get("Authorization")))
-        time.sleep(self.server.delay_s)
-        status, headers, body = 200, {}, json.dumps(self.server.answer(request)).encode()
-        if trouble == "hang":
-            self.close_connection = True
-            return
-        if isinstance(trouble, tuple):
-            status, headers = trouble
-            body = b'{"error": "trouble"}'
-        elif isinstance(trouble, bytes):
-            body = trouble
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": len(body)}.items():
-            self.send_header(name, str(value))
-        self.end_headers()
-        self.wfile.write(body)
-
-
-@pytest.fixture
-def fake():
-    made = Fake()
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
-    thread.start()
-    yield made
-    made.shutdown()
-    made.server_close()
-    thread.join()
 
 
 @pytest.fixture
@@ -101,6 +29,11 @@ def waits(monkeypatch):
 @pytest.fixture
 def judge(fake):
     return Server(fake.url, "judge-7b", "Be strict.", at_once=4, words=None)
+
+
+def counts(run):
+    """Return the numbers of judgments that a method or a record noted."""
+    return {name: run.notes["judgments"][name] for name in ("asked", "kept")}
 
 
 PAIRS = [(f"document {number}", f"label {number % 3}") for number in range(12)]
@@ -139,7 +72,7 @@ def test_a_passing_trouble_changes_no_score(fake, judge, waits, trouble):
     ("trouble", "said"),
     [
         ((401, {}), "HTTP 401: .*trouble.*valid key"),
-        ((404, {}), "HTTP 404: .*rerank.model"),
+        ((404, {}), "HTTP 404: .*the name of the model"),
         ((400, {}), "HTTP 400"),
     ],
 )
@@ -213,17 +146,19 @@ def test_a_cell_is_made_again_from_its_judgments(fake, predicted, tmp_path):
     values = {"url": fake.url, "model": "judge-7b", "depth": 3, "batch": 2}
     found, method = predicted(Rerank(**values), NEW, 8)
     asked = len(fake.seen)
-    assert method.notes["judgments"] == {"asked": asked, "kept": 0}
-    assert method.notes["server"]["requests"] == asked == method.notes["pairs_read"]
+    assert counts(method) == {"asked": asked, "kept": 0}
+    assert method.notes["judgments"]["judge"] == "judge-7b"
+    assert method.notes["judgments"]["prompt_tokens"] == 30 * asked
+    assert method.notes["judgments"]["requests"] == asked == method.notes["pairs_read"]
     assert np.isclose(found.scores[0, 0], max(found.scores[0, :3]))
     again, method = predicted(Rerank(**values), NEW, 8)
-    assert (len(fake.seen), method.notes["judgments"]) == (asked, {"asked": 0, "kept": asked})
+    assert (len(fake.seen), counts(method)) == (asked, {"asked": 0, "kept": asked})
     (file,) = (tmp_path / "store").rglob(FILE)
     file = shutil.copy(file, tmp_path / "kept.jsonl")
     shutil.rmtree(tmp_path / "store")
     again, method = predicted(Rerank(**values, judgments=str(file)), NEW, 8)
     assert again.indices.tolist() == found.indices.tolist()
-    assert (len(fake.seen), method.notes["judgments"]) == (asked, {"asked": 0, "kept": asked})
+    assert (len(fake.seen), counts(method)) == (asked, {"asked": 0, "kept": asked})
 
 
 def test_a_model_ranks_alike_here_and_behind_a_server(fake, language_model, predicted):
@@ -281,12 +216,12 @@ def test_a_cell_that_was_killed_asks_only_for_the_rest(fake, xmcbench, tiny, tmp
     total = record.notes["pairs_read"]
     # The answers on their way when it was killed are lost.
     assert asked < total <= len(fake.seen) <= total + 2
-    assert record.notes["judgments"] == {"asked": len(fake.seen) - asked, "kept": total + asked - len(fake.seen)}
+    assert counts(record) == {"asked": len(fake.seen) - asked, "kept": total + asked - len(fake.seen)}
     assert xmcbench("export", "judgments", "--out", "kept.jsonl").stdout == f"{total} judgments in kept.jsonl\n"
     whole = len(fake.seen)
     again = xmcbench(*words, "--set", "rerank.judgments=kept.jsonl", "--runs", "other")
     assert again.returncode == 0, again.stderr
     (other,) = Store(tmp_path / "other").records()
-    assert (len(fake.seen), other.notes["judgments"]) == (whole, {"asked": 0, "kept": total})
+    assert (len(fake.seen), counts(other)) == (whole, {"asked": 0, "kept": total})
     assert other.metrics == record.metrics
     assert xmcbench("export", "judgments", "--out", "none.jsonl", "--runs", "nowhere").returncode == 2
