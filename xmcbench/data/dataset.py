@@ -15,6 +15,7 @@ from xmcbench.data.sealing import check_open
 from xmcbench.data.sources.source import TEST_FILTER
 from xmcbench.data.store import Corpus, get_cached
 from xmcbench.errors import DataError, UsageError
+from xmcbench.label_texts import LabelTexts
 from xmcbench.metrics.labels import MIN_INSTANCES
 from xmcbench.metrics.ranks import longest_filter
 from xmcbench.storage.cache import cache_root
@@ -65,7 +66,10 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of texts, pairs, and the pairs that filters remove. Files and layout do not matter."""
+        """SHA-256 (hex) of texts, pairs, what else labels carry, and the pairs that filters remove.
+
+        Files and layout do not matter.
+        """
         rows = np.flatnonzero(self._own >= 0)
         parts = {
             "train": [self.train_corpus.texts_sha256, self.train_corpus.pairs_sha256],
@@ -87,9 +91,9 @@ class Dataset:
         return Texts.open(self.test_corpus.texts)
 
     @cached_property
-    def labels(self) -> Texts:
-        """Texts of the L labels; their contents are empty."""
-        return Texts.open(self.label_corpus.texts)
+    def labels(self) -> LabelTexts:
+        """Texts of the L labels, which are their titles; what else they carry is beside them."""
+        return LabelTexts.open(self.label_corpus.texts)
 
     def train_pattern(self) -> Pattern:
         """The structure of the training pairs, [N, L]. Raises DataError inside a cell."""

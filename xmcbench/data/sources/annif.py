@@ -121,7 +121,7 @@ def _labels(path: Path, language: str | None, notes: list[str]) -> Iterator[Row]
         unlabeled += not subject.label
         others += bool(subject.language)
         if subject.label:
-            yield Row(path, subject.line, subject.uri, subject.label)
+            yield Row(path, subject.line, subject.uri, subject.label, details=subject.details)
     if unlabeled:
         notes.append(f"{format_count(unlabeled, 'subject')} of {path.name} left out: deprecated, or without a label")
     if others:

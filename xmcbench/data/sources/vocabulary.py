@@ -10,6 +10,7 @@ from typing import NamedTuple
 from xml.parsers import expat
 
 from xmcbench.data.sources.records import read_csv
+from xmcbench.data.sources.source import Details, clean_details
 from xmcbench.data.text_files import at, open_source, read_all, read_lines, suffix_of
 from xmcbench.errors import DataError, Unavailable, UsageError
 from xmcbench.extras import installation
@@ -45,13 +46,14 @@ _LINE = re.compile(rb"[^\r\n]++")
 class Subject(NamedTuple):
     """A subject: its line, 0 in SKOS; its URI; its label, empty where it is deprecated or has none.
 
-    language: the tag of a label in another language than the one asked for.
+    language: the tag of a label in another language than the one asked for. details: of SKOS only.
     """
 
     line: int
     uri: str
     label: str
     language: str = ""
+    details: Details = Details()
 
 
 def bare(uri: str) -> str:
@@ -108,7 +110,9 @@ def _skos(path: Path, language: str | None, syntax: str) -> list[Subject]:
     """The concepts of a thesaurus.
 
     Of several preferred labels, the first of those in the language is taken, then of those without one, then of all, by
-    their tags and texts: the order of the file does not matter.
+    their tags and texts: the order of the file does not matter. Alternatives are the alternative and hidden labels, the
+    content the definitions and scope notes, in the language, in that of the label, or without one. Parents are the
+    broader concepts that have a label.
     """
     try:
         from rdflib import Graph, Literal, URIRef
@@ -137,7 +141,18 @@ def _skos(path: Path, language: str | None, syntax: str) -> list[Subject]:
             if isinstance(label, Literal) and _label(label)
         ]
         tag, label = min(labels, key=lambda pair: (pair[0] != wanted, pair), default=("", ""))
-        subjects.append(Subject(0, str(concept), label, tag if tag != wanted else ""))
+        names, contents = (
+            sorted(
+                str(literal)
+                for kind in kinds
+                for literal in graph.objects(concept, kind)
+                if isinstance(literal, Literal) and (literal.language or "").lower() in (wanted, tag, "")
+            )
+            for kinds in ((SKOS.altLabel, SKOS.hiddenLabel), (SKOS.definition, SKOS.scopeNote))
+        )
+        parents = sorted(str(parent) for parent in graph.objects(concept, SKOS.broader))
+        details = clean_details(label, names, " ".join(contents), parents)
+        subjects.append(Subject(0, str(concept), label, tag if tag != wanted else "", details))
     if not any(subject.label for subject in subjects):
         raise DataError(f"{path} has no skos:Concept with a skos:prefLabel", "both are needed for a subject")
     if language and all(subject.language for subject in subjects if subject.label):
