@@ -229,10 +229,10 @@ def add_metrics(group: Any) -> None:
     )
 
 
-def add_rows(group: Any) -> None:
-    """Add two rows, and the flags that choose among their results."""
+def add_rows(group: Any, optional: bool = False) -> None:
+    """Add two rows, and the flags that choose among their results. optional: whether the second may be left out."""
     group.add_argument("first", metavar="A", help=ROW)
-    group.add_argument("second", metavar="B", help=OTHER_ROW)
+    group.add_argument("second", metavar="B", help=OTHER_ROW, nargs="?" if optional else None)
     add_choice(group)
 
 

@@ -71,7 +71,7 @@ def _print(listing: list[dict[str, Any]], metrics: list[str]) -> None:
                 aside.setdefault(_format(entry[name]), []).append(entry.get("name") or entry["method"])
         lines = [name.replace("_", " ")]
         for value, owners in aside.items():
-            lines.append(_paragraph(value, f"  {', '.join(dict.fromkeys(owners)):<20}  ", " " * 24))
+            lines.append(_paragraph(f"{', '.join(dict.fromkeys(owners)):<20}  {value}", "  ", " " * 24))
         blocks += ["\n".join(lines)] if aside else []
     print(*blocks, sep="\n\n")
 
