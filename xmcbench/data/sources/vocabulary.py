@@ -15,14 +15,15 @@ from xmcbench.data.text_files import at, open_source, read_all, read_lines, suff
 from xmcbench.errors import DataError, Unavailable, UsageError
 from xmcbench.extras import installation
 
-_SKOS = {".ttl": "turtle", ".rdf": "xml", ".nt": "nt"}
+#: The syntaxes of SKOS by suffix, as rdflib calls them.
+SKOS = {".ttl": "turtle", ".rdf": "xml", ".nt": "nt"}
 
 #: Bytes of a SKOS file. rdflib keeps the whole graph in memory, which takes many times as much.
 _GRAPH = 256 << 20
 
 #: The names that a vocabulary may have in a folder.
 NAMES = ("vocabulary", "vocab", "subjects")
-SUFFIXES = (".tsv", ".csv", *_SKOS)
+SUFFIXES = (".tsv", ".csv", *SKOS)
 
 #: The language of labels where none is asked for.
 LANGUAGE = "en"
@@ -69,8 +70,8 @@ def read_vocabulary(path: Path, language: str | None) -> Iterator[Subject]:
     and where no subject has a label.
     """
     suffix = suffix_of(path)
-    if suffix in _SKOS:
-        subjects = iter(_skos(path, language, _SKOS[suffix]))
+    if suffix in SKOS:
+        subjects = iter(_skos(path, language, SKOS[suffix]))
     else:
         subjects = _csv(path, language or LANGUAGE) if suffix == ".csv" else _tsv(path)
     first, is_labeled = None, False
@@ -116,7 +117,8 @@ def _skos(path: Path, language: str | None, syntax: str) -> list[Subject]:
     """
     try:
         from rdflib import Graph, Literal, URIRef
-        from rdflib.namespace import OWL, RDF, SKOS
+        from rdflib.namespace import OWL, RDF
+        from rdflib.namespace import SKOS as TERMS
     except ImportError:
         raise Unavailable("a SKOS vocabulary is read by rdflib", installation("rdflib")) from None
     # Nothing can be done here about a URI of the vocabulary that is none.
@@ -133,11 +135,11 @@ def _skos(path: Path, language: str | None, syntax: str) -> list[Subject]:
         raise _not_skos(path, error) from None
     wanted = (language or LANGUAGE).lower()
     subjects = []
-    for concept in sorted({node for node in graph.subjects(RDF.type, SKOS.Concept) if isinstance(node, URIRef)}):
+    for concept in sorted({node for node in graph.subjects(RDF.type, TERMS.Concept) if isinstance(node, URIRef)}):
         is_deprecated = any(str(value).lower() in ("true", "1") for value in graph.objects(concept, OWL.deprecated))
         labels = [
             ((label.language or "").lower(), str(label))
-            for label in (() if is_deprecated else graph.objects(concept, SKOS.prefLabel))
+            for label in (() if is_deprecated else graph.objects(concept, TERMS.prefLabel))
             if isinstance(label, Literal) and _label(label)
         ]
         tag, label = min(labels, key=lambda pair: (pair[0] != wanted, pair), default=("", ""))
@@ -148,9 +150,9 @@ def _skos(path: Path, language: str | None, syntax: str) -> list[Subject]:
                 for literal in graph.objects(concept, kind)
                 if isinstance(literal, Literal) and (literal.language or "").lower() in (wanted, tag, "")
             )
-            for kinds in ((SKOS.altLabel, SKOS.hiddenLabel), (SKOS.definition, SKOS.scopeNote))
+            for kinds in ((TERMS.altLabel, TERMS.hiddenLabel), (TERMS.definition, TERMS.scopeNote))
         )
-        parents = sorted(str(parent) for parent in graph.objects(concept, SKOS.broader))
+        parents = sorted(str(parent) for parent in graph.objects(concept, TERMS.broader))
         details = clean_details(label, names, " ".join(contents), parents)
         subjects.append(Subject(0, str(concept), label, tag if tag != wanted else "", details))
     if not any(subject.label for subject in subjects):
