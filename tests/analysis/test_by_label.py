@@ -116,3 +116,13 @@ def test_ranks_that_are_missing_are_a_reason_in_the_listing(made, tmp_path):
     (entry,) = json.loads(listed.stdout)
     assert entry["hit@1"] is None
     assert "ranks" in entry["reason"]
+
+
+def test_a_run_of_trec_is_scored_by_other_metrics(made, tmp_path):
+    (tmp_path / "run.txt").write_text("0 Q0 t 1 2 x\n1 Q0 t 1 2 x\n2 Q0 j 1 2 x\n")
+    (tmp_path / "qrels.txt").write_text("0 0 t 1\n1 0 c 1\n2 0 j 1\n3 0 c 1\n")
+    for source in (("--dataset", "set"), ("--qrels", "qrels.txt")):
+        words = ("--format", "trec", *source, "--predictions", "run.txt", "--metrics", "hit@1,coverage@1", "--json")
+        scored = made("score", *words)
+        assert scored.returncode == 0, scored.stderr
+        assert json.loads(scored.stdout)["values"] == {"hit@1": 0.5, "coverage@1": pytest.approx(2 / 3)}

@@ -96,6 +96,13 @@ def test_cells_of_a_table_of_labels_are_lists(tmp_path):
     }
 
 
+def test_half_a_surrogate_pair_in_a_name_is_one_error_with_its_line(tmp_path):
+    (tmp_path / "lbl.json").write_text('{"title": "a"}\n{"title": "b", "alternatives": ["\\ud800"]}\n')
+    (tmp_path / "trn.json").write_text('{"uid": "0", "title": "a car", "target_ind": [0]}\n')
+    with pytest.raises(DataError, match=r"lbl\.json, line 2: contains half a surrogate pair"):
+        load_dataset(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("key", "value"), [("alternatives", "auto"), ("alternatives", [1]), ("parents", {"a": 1}), ("content", 3)]
 )

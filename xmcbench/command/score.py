@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _of_dataset(
-    arguments: argparse.Namespace, names: list[str]
+    arguments: argparse.Namespace, chosen: list[str]
 ) -> tuple[Scores, dict[str, object], dict[str, float | None]]:
     from xmcbench import trec
     from xmcbench.api import evaluate
@@ -108,12 +108,12 @@ def _of_dataset(
     weights = None
     if len(dataset.train) >= MIN_INSTANCES:
         weights = inverse_propensity(dataset.train_pairs(), *dataset.propensity)
-    others = _compute(names, predictions, dataset.test_pairs(), dataset.filter(filter_name), weights)
+    others = _compute(chosen, predictions, dataset.test_pairs(), dataset.filter(filter_name), weights)
     return scores, {"dataset": dataset.name, "filter": filter_name, "depth": predictions.k}, others
 
 
 def _of_qrels(
-    arguments: argparse.Namespace, names: list[str]
+    arguments: argparse.Namespace, chosen: list[str]
 ) -> tuple[Scores, dict[str, object], dict[str, float | None]]:
     from xmcbench import metrics, trec
     from xmcbench.errors import UsageError
@@ -133,7 +133,7 @@ def _of_qrels(
         )
     scores = metrics.evaluate(predictions, truth)
     head = {"dataset": arguments.qrels.name, "filter": "none", "depth": predictions.k}
-    return scores, head, _compute(names, predictions, truth)
+    return scores, head, _compute(chosen, predictions, truth)
 
 
 def _compute(

@@ -52,11 +52,11 @@ _NAME = re.compile(r"([A-Za-z0-9-]+)@([1-9][0-9]*)")
 
 @dataclass(frozen=True, eq=False)
 class _Ranking:
-    """The ranks of the true pairs, uint8 [P], of one ranking. weights: inverse propensities of their labels [P]."""
+    """The ranks of the true pairs, int [P], of one ranking. weights: inverse propensities of their labels [P]."""
 
-    ranks: NDArray[np.uint8]
+    ranks: NDArray[np.integer]
     pairs: TruePairs
-    weights: NDArray[np.float64] | None
+    weights: NDArray[np.float64]
 
     @cached_property
     def true(self) -> NDArray[np.int64]:
@@ -71,11 +71,11 @@ class _Ranking:
     def per_row(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum values of the pairs, float64 [P], over each row with a true label."""
         labeled = np.bincount(self.pairs.rows, minlength=self.pairs.instances) > 0
-        return np.bincount(self.pairs.rows, values, self.pairs.instances)[labeled]
+        return np.asarray(np.bincount(self.pairs.rows, values, self.pairs.instances)[labeled], np.float64)
 
     def per_label(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum values of the pairs, float64 [P], over each label with a true pair."""
-        return np.bincount(self.pairs.labels, values)[np.bincount(self.pairs.labels) > 0]
+        return np.asarray(np.bincount(self.pairs.labels, values)[np.bincount(self.pairs.labels) > 0], np.float64)
 
     def hits(self, k: int | NDArray[np.int64]) -> NDArray[np.float64]:
         """Tell of every pair whether its rank is k at most, 1 or 0, float64 [P]."""
@@ -83,12 +83,11 @@ class _Ranking:
 
     def best(self) -> _Ranking:
         """Return the ranking that has the true labels with the largest weights first."""
-        assert self.weights is not None, "the caller has looked"
         ranks = np.empty(len(self.pairs), np.int64)
         order = np.lexsort((-self.weights, self.pairs.rows))
         starts = np.searchsorted(self.pairs.rows, self.pairs.rows)
         ranks[order] = np.arange(len(order)) - starts[order] + 1
-        return _Ranking(ranks, self.pairs, self.weights)  # type: ignore[arg-type] # they may exceed 100
+        return _Ranking(ranks, self.pairs, self.weights)
 
 
 def _r_precision(found: _Ranking) -> float:
@@ -159,19 +158,20 @@ def compute(
     check_names(names)
     if not len(pairs):
         return dict.fromkeys(names)
-    weights = None if inverse_propensity is None else np.asarray(inverse_propensity, np.float64)[pairs.labels]
+    is_weighted = inverse_propensity is not None
+    weights = np.asarray(inverse_propensity, np.float64)[pairs.labels] if is_weighted else np.ones(len(pairs))
     found, protocol = _Ranking(ranks, pairs, weights), {}
     if any(name in METRICS for name in names):
         protocol = Evaluation(pairs, inverse_propensity)(ranks).values
-    return {name: protocol.get(name) if name in METRICS else _value(name, found) for name in names}
+    return {name: protocol.get(name) if name in METRICS else _value(name, found, is_weighted) for name in names}
 
 
-def _value(name: str, found: _Ranking) -> float | None:
+def _value(name: str, found: _Ranking, is_weighted: bool) -> float | None:
     if name in _WHOLE:
         return _WHOLE[name](found)
     matched = _NAME.fullmatch(name)
     if matched and matched[1] in _AT:
-        return None if matched[1] in _WEIGHTED and found.weights is None else _AT[matched[1]](found, int(matched[2]))
+        return None if matched[1] in _WEIGHTED and not is_weighted else _AT[matched[1]](found, int(matched[2]))
     try:
         value = float(_plugins()[name](found.ranks, found.pairs))
     except Exception as error:  # a package of somebody else can raise anything
@@ -181,11 +181,11 @@ def _value(name: str, found: _Ranking) -> float | None:
     return value
 
 
-def _plugins() -> dict[str, Callable[[NDArray[np.uint8], TruePairs], float]]:
+def _plugins() -> dict[str, Callable[[NDArray[np.integer], TruePairs], float]]:
     return dict(_load_plugins())
 
 
-def _load_plugins() -> Iterator[tuple[str, Callable[[NDArray[np.uint8], TruePairs], float]]]:
+def _load_plugins() -> Iterator[tuple[str, Callable[[NDArray[np.integer], TruePairs], float]]]:
     for point in entry_points(group=GROUP):
         try:
             yield point.name, point.load()
