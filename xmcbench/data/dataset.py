@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Letters of Thai, Lao, Burmese, Khmer, Japanese and Chinese.
 _NO_SPACES = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
-#: Titles of either kind that are looked at.
+#: Titles of either kind that are looked at, and letters of each.
 _SAMPLE = 200
 
 
@@ -188,7 +188,8 @@ class Dataset:
     @cached_property
     def _has_few_spaces(self) -> bool:
         """True where most letters of the first titles are of scripts without spaces between words."""
-        sample = "".join([*self.labels.titles[:_SAMPLE], *self.test.titles[:_SAMPLE]])
+        titles = [*self.labels.titles[:_SAMPLE], *self.test.titles[:_SAMPLE]]
+        sample = "".join(title[:_SAMPLE] for title in titles)
         return 2 * len(_NO_SPACES.findall(sample)) > sum(map(str.isalpha, sample))
 
     @cached_property
