@@ -10,6 +10,7 @@ import numpy as np
 
 from xmcbench import Doc, Method, Texts, TopK
 from xmcbench.methods.declarations import NonNegative, Share
+from xmcbench.methods.label_text import LABEL_TEXT, LabelPart, read_labels
 from xmcbench.methods.presets import CHOICES, PRESETS
 from xmcbench.methods.sparse.search import PACKAGES, SparseIndex
 from xmcbench.methods.words.analysis import ANALYZER, ROWS, Analyzer, analyze_lists, require_analyzer
@@ -47,6 +48,7 @@ class BM25(Method):
     stemmer: Annotated[Literal["english"] | None, Doc("Snowball stems, or none")] = "english"
     stopwords: Annotated[Literal["english"] | None, Doc("words left out, or none")] = "english"
     analyzer: Annotated[Analyzer | None, ANALYZER] = None
+    label_text: Annotated[LabelPart, LABEL_TEXT] = "title"
 
     def require(self) -> None:
         """Raise Unavailable where the analyzer needs a package that is not installed."""
@@ -57,7 +59,7 @@ class BM25(Method):
         import bm25s
         from scipy.sparse import csc_matrix, csr_matrix
 
-        ids, words = self._tokens(self._batches(raw_Y))
+        ids, words = self._tokens(self._batches(read_labels(raw_Y, self.label_text)))
         # With a stemmer bm25s numbers the terms in the order of a set, which differs from process to process.
         terms = sorted(words)
         self._terms = {term: number for number, term in enumerate(terms)}

@@ -10,6 +10,7 @@ import numpy as np
 
 from xmcbench import Doc, Texts, TopK
 from xmcbench.methods.declarations import AboveZero, Positive
+from xmcbench.methods.label_text import read_labels
 from xmcbench.methods.sparse.features import FeatureMethod
 from xmcbench.methods.sparse.search import PACKAGES, SparseIndex
 
@@ -43,7 +44,9 @@ class LabelExpansion(FeatureMethod):
         from scipy.sparse import load_npz, save_npz, vstack
 
         features = self._shared_features(raw_X, raw_Y)
-        identity = {"instances": raw_X.digest, "labels": raw_Y.digest, **self.parameters()}
+        labels = read_labels(raw_Y, self.label_text)
+        own = {name: value for name, value in self.parameters().items() if name != "label_text"}
+        identity = {"instances": raw_X.digest, "labels": labels.digest, **own}
 
         def build(folder: Path) -> None:
             instances = features.transform(raw_X)

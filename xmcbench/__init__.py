@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from xmcbench.errors import MethodError, Unavailable, UsageError, XmcbenchError
     from xmcbench.experiment import Options
     from xmcbench.extras import installation
+    from xmcbench.label_texts import LabelTexts
     from xmcbench.method import Method
     from xmcbench.parameters import Doc
     from xmcbench.results import Results
@@ -37,6 +38,7 @@ _PUBLIC = {
     "Compute": "xmcbench.environment",
     "Dataset": "xmcbench.data",
     "Doc": "xmcbench.parameters",
+    "LabelTexts": "xmcbench.label_texts",
     "Limits": "xmcbench.runner.target",
     "Method": "xmcbench.method",
     "MethodError": "xmcbench.errors",
@@ -70,6 +72,7 @@ __all__ = [
     "Compute",
     "Dataset",
     "Doc",
+    "LabelTexts",
     "Limits",
     "Method",
     "MethodError",

@@ -19,6 +19,7 @@ from xmcbench import parameters
 from xmcbench.data.sources.xc_raw import write_instances, write_labels
 from xmcbench.environment import Compute
 from xmcbench.errors import MethodError, Unavailable, XmcbenchError, summarize
+from xmcbench.label_texts import LabelTexts
 from xmcbench.method import Method
 from xmcbench.plugins import hub
 from xmcbench.plugins.description import DEFAULT_PRESET
@@ -229,7 +230,7 @@ def _corpus() -> tuple[Texts, Texts, csr_matrix]:
     contents = [f"A story. It is about the {_TOPICS[row % 10]} and the {_TOPICS[(row + 1) % 10]}." for row in rows]
     columns = np.sort(np.array([[row % 10, (row + 1) % 10] for row in rows]), axis=1).ravel()
     pairs = csr_matrix((np.ones(80, np.float32), columns, np.arange(0, 81, 2)), shape=(40, 10))
-    return Texts.from_lists(titles, contents), Texts.from_lists([f"the {topic}" for topic in _TOPICS]), pairs
+    return Texts.from_lists(titles, contents), LabelTexts.from_lists([f"the {topic}" for topic in _TOPICS]), pairs
 
 
 def _check_declarations(cls: type[Method]) -> None:

@@ -18,6 +18,8 @@ from xmcbench import arrow
 from xmcbench.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    from typing import Self
+
     import pyarrow as pa
 
 #: Rows and bytes that are turned into text at a time when streaming.
@@ -89,7 +91,7 @@ class Texts(Sequence[str]):
         return texts if isinstance(texts, Texts) else cls.from_lists(texts)
 
     @classmethod
-    def open(cls, path: Path) -> Texts:
+    def open(cls, path: Path) -> Self:
         """Map the Arrow IPC file at ``path`` (columns uid, title, content)."""
         import pyarrow as pa
 

@@ -12,6 +12,7 @@ from annotated_types import Ge, Unit
 from xmcbench import Doc, Method, Texts, TopK, Unavailable, UsageError
 from xmcbench.methods.declarations import PrecisionName, Stored
 from xmcbench.methods.encoder import HUB_TOKENS, SENTENCE_TRANSFORMERS
+from xmcbench.methods.label_text import LABEL_TEXT, LabelPart, read_labels
 from xmcbench.methods.presets import CHOICES, PRESETS
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Embedder(Method):
     ] = None
     instance_prompt: Annotated[str | None, Doc("text put before every instance; none: the model's own, if any")] = None
     label_prompt: Annotated[str | None, Doc("text put before every label; none: the model's own, if any")] = None
+    label_text: Annotated[LabelPart, LABEL_TEXT] = "title"
     batch: Annotated[int, Ge(1), Unit("texts"), Doc("number of texts encoded at a time", "sentence-transformers")] = 32
     stored_as: Annotated[Stored, Doc("type of the embeddings on disk and in memory")] = "float32"
 
@@ -127,6 +129,7 @@ class Embedder(Method):
         from xmcbench.methods.embedder.sparse import SparseModel
         from xmcbench.methods.encoder.backbone import locate
 
+        raw_Y = read_labels(raw_Y, self.label_text)
         self._other: SparseModel | MultiVectorModel | None = None
         kind = model_kind(locate(self.model)[0])
         for other in (SparseModel, MultiVectorModel):

@@ -11,6 +11,7 @@ from annotated_types import Ge, Gt, Interval, Unit
 from xmcbench import Doc, Method, MethodError, Texts, TopK, pairs_digest
 from xmcbench.methods.declarations import AboveZero, PrecisionName, Share, Steps, Stored, Tokens
 from xmcbench.methods.encoder import HUB_TOKENS, PACKAGES
+from xmcbench.methods.label_text import LABEL_TEXT, LabelPart, read_labels
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,6 +144,7 @@ class DualEncoder(BackboneMethod):
         ),
     ] = 64
     label_prompt: Annotated[str | None, Doc("text put before every label; none: the checkpoint's own, if any")] = None
+    label_text: Annotated[LabelPart, LABEL_TEXT] = "title"
     finetune_steps: Annotated[
         Steps,
         Doc(
@@ -223,6 +225,7 @@ class DualEncoder(BackboneMethod):
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Fine-tune on the pairs, if there are any, and embed the labels. Raises Unavailable if the weights are not
         available, MethodError if the training diverges, XmcbenchError if there is no space for the embeddings."""
+        raw_Y = read_labels(raw_Y, self.label_text)
         tower, unchanged = self._open_initial(raw_X, raw_Y)
         if pairs is not None and pairs.nnz and self.finetune_steps:
             self._finetune(tower, raw_X, raw_Y, pairs)

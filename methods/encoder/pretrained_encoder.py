@@ -11,6 +11,7 @@ from annotated_types import Ge, Unit
 from xmcbench import Doc, Texts
 from xmcbench.methods.declarations import AboveZero, NonNegative, Share, Steps
 from xmcbench.methods.encoder.dual_encoder import DualEncoder
+from xmcbench.methods.label_text import read_labels
 
 if TYPE_CHECKING:
     from xmcbench.methods.encoder.cloze import ContextPairs
@@ -44,6 +45,7 @@ class PretrainedEncoder(DualEncoder):
 
     def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]:
         """Train on the texts; returns the changed weights by name."""
+        raw_Y = read_labels(raw_Y, self.label_text)
         tower = self._open(raw_X, raw_Y)
         self._train(tower, raw_X, raw_Y)
         self.notes["budget"] = {"texts": self._passes(), "parameters": list(self._budget)}

@@ -139,7 +139,9 @@ class MACLR(SelfTraining):
         from xmcbench.methods.maclr.pseudo_pairs import OwnTitles
 
         titles = tower.label_tokens(raw_X, self.label_length, titles=True)
-        return OwnTitles.of(titles, tower.label_tokens(raw_Y, self.label_length))
+        # Whatever else is read of a label, it is its title that an instance may repeat.
+        labels = tower.label_tokens(raw_Y, self.label_length, titles=self.label_text != "title")
+        return OwnTitles.of(titles, labels)
 
     def _measure(self, when: str, tower: Tower, drawn: ContextPairs, rows: np.ndarray) -> None:
         from xmcbench.methods.encoder.fine_tuning import title_retrieval

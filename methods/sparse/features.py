@@ -12,6 +12,7 @@ from annotated_types import Interval
 
 from xmcbench import Artifacts, Doc, Method, Texts, TopK, usable_cores
 from xmcbench.methods.distributed.threads import in_threads
+from xmcbench.methods.label_text import LABEL_TEXT, LabelPart, read_labels
 from xmcbench.methods.sparse.ngrams import NgramTfidf, Recipe
 from xmcbench.methods.sparse.search import SparseIndex
 from xmcbench.methods.words.analysis import ANALYZER, ROWS, Analyzer, analyze, require_analyzer
@@ -104,14 +105,16 @@ class FeatureMethod(Method):
         1.0
     )
     analyzer: Annotated[Analyzer | None, ANALYZER] = None
+    label_text: Annotated[LabelPart, LABEL_TEXT] = "title"
 
     def require(self) -> None:
         """Raise Unavailable where the analyzer needs a package that is not installed."""
         require_analyzer(self.analyzer)
 
     def _shared_features(self, raw_X: Texts, raw_Y: Texts) -> TfidfFeatures:
+        labels = read_labels(raw_Y, self.label_text)
         return TfidfFeatures.shared(
-            self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df, self.analyzer
+            self.artifacts, raw_X, labels, self.vectorizer, self.ngrams, self.max_df, self.analyzer
         )
 
 

@@ -12,6 +12,7 @@ from xmcbench import Doc, MethodError, Texts, TopK, pairs_digest
 from xmcbench.methods.declarations import AboveZero, Instances, NonNegative, Positive, Several, Share, Steps, Tokens
 from xmcbench.methods.encoder import PACKAGES
 from xmcbench.methods.encoder.dual_encoder import BackboneMethod
+from xmcbench.methods.label_text import read_labels
 from xmcbench.methods.presets import CHOICES, PRESETS
 from xmcbench.methods.sparse.features import FeatureMethod
 
@@ -87,7 +88,7 @@ class XRTransformer(BackboneMethod, FeatureMethod):
 
         assert pairs is not None, "supervision is required"
         self._features = self._shared_features(raw_X, raw_Y)
-        self._tower = self._open(raw_X, raw_Y)
+        self._tower = self._open(raw_X, read_labels(raw_Y, self.label_text))
         rows = np.flatnonzero(np.diff(pairs.indptr))
         known = pairs[rows].astype(np.float32)
         X = None

@@ -26,6 +26,10 @@ WITHOUT = {
     ("*.backend", "onnx"): "sentence-transformers needs other packages for it, which need an older transformers",
     ("*.backend", "openvino"): "the same",
     ("mpnet.recomputed_layers", True): "refused: the architecture cannot",
+    **{
+        ("*.label_text", part): "labels of canaries are titles"
+        for part in ("alternatives", "content", "parents", "all")
+    },
     ("ngame.finetune_balanced", True): "refused: it has no effect",
     ("ngame.negatives", "all"): "refused: it has no effect",
     ("ngame.head", "paper"): "refused: it compares by inner product",

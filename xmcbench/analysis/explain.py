@@ -42,7 +42,7 @@ def explain(comparison: Comparison, metric: str = "P@1", instances: int = 5, dat
         raise UsageError(f"the rows have no {metric}")
     rows = (comparison.first, comparison.second)
     truth, constants = rows[0].store.truth(rows[0].records[0]), rows[0].records[0].protocol.propensity
-    data, note = _load(rows[0], dataset)
+    data, note = load_texts(rows[0], dataset)
     common = attributes.common_words(data.labels.titles) if data else frozenset()
     seen = _find_seen(rows, truth)
     scores = [evaluations(row.records, row.store, comparison.filter, constants) for row in rows]
@@ -101,7 +101,7 @@ class _Describer:
         return Moved(row, uid, text, first_value, second_value, tuple(labels), (one, other))
 
 
-def _load(row: Selected, given: str | None) -> tuple[Dataset | None, str]:
+def load_texts(row: Selected, given: str | None) -> tuple[Dataset | None, str]:
     """Load the dataset of a row in the version of its records; None and the reason where it is not on this machine."""
     from xmcbench.data.catalog import load_dataset, locate
 

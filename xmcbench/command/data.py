@@ -69,7 +69,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     export.add_argument(
         "--flatten",
         action="store_true",
-        help="make every run of white space a space, for formats with one text per line",
+        help="make every run of white space a space, for formats with one text per line, and leave out what labels "
+        "carry besides their titles, for formats that cannot hold it",
     )
 
     synth = verbs.add_parser("synth", help="make a dataset of any size, for tests of scale")

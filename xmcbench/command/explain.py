@@ -1,4 +1,4 @@
-"""Show where two rows differ: in which slices of the test instances, and on which instances.
+"""Show where two rows differ, in slices and instances; of one row, how well it predicts each label.
 
 A and B are rows as in `xmcbench compare`. A slice is a group of instances by length, number of labels, training pairs
 of the labels, known pairs, or words shared with the labels. For each slice, the difference A - B inside is tested
@@ -6,7 +6,11 @@ against the difference outside, with Holm's correction over all slices. Then com
 texts, true labels and ranks. It uses only the ranks that are stored with the records. Showing texts requires the
 dataset, and showing rankings requires the predictions.
 
+With one row, the figures of each label follow: true pairs, and precision, recall and F1 among the first k predictions,
+with the label that is most often predicted first in its place. Precision and confusions need stored predictions.
+
   xmcbench explain tfidf bm25 --setting ez
+  xmcbench explain tfidf --by label --csv labels.csv
   xmcbench explain ict:small tfidf: --dataset lf-debian-20k --setting ez --runs leaderboards --html explain.html
 """
 
@@ -15,19 +19,29 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from xmcbench.command import flags, request
 from xmcbench.output.layout import fill
 
+#: The defaults of the flags for two rows.
+_OF_TWO: dict[str, Any] = {"metric": "P@1", "instances": 5, "html": None}
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench explain``."""
-    flags.add_rows(parser)
-    flags.add_metric(parser)
+    flags.add_rows(parser, optional=True)
+    flags.add_metric(parser, default=_OF_TWO["metric"])
     parser.add_argument(
-        "--instances", type=int, default=5, metavar="N", help="instances listed for each direction (default: 5)"
+        "--instances",
+        type=int,
+        default=_OF_TWO["instances"],
+        metavar="N",
+        help="instances listed for each direction (default: 5)",
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write the explanation as an HTML page")
+    parser.add_argument("-k", type=int, default=5, metavar="K", help="of one row: predictions that count (default: 5)")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="of one row: also write a line for each label")
     parser.add_argument("--force", action="store_true", help="replace FILE")
     flags.add_plugin(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
@@ -35,6 +49,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Select, test and print. The exit code does not depend on the difference."""
+    if arguments.second is None:
+        return _by_label(arguments)
+    request.check_unused(arguments, "{} is for one row", "leave out the second one", k=5, csv=None)
     from xmcbench.analysis.explain import explain
     from xmcbench.analysis.explanation_page import write_page
     from xmcbench.command import report
@@ -47,3 +64,24 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html:
         write_page(found, arguments.html)
     return max(report.warn_left_out(store) for store in {comparison.first.store, comparison.second.store})
+
+
+def _by_label(arguments: argparse.Namespace) -> int:
+    """Print the figures of one row by label."""
+    from xmcbench.analysis.by_label import explain_by_label
+    from xmcbench.command import report
+    from xmcbench.records import Store
+    from xmcbench.records.selection import choose_row
+
+    request.check_unused(arguments, "{} is for two rows", "name another row", **_OF_TWO)
+    if arguments.by == "label" and arguments.setting != "fs":
+        arguments.by = None  # not the unit of a few-shot setting, but what is asked for
+    if arguments.csv:
+        report.check_new(arguments.csv, arguments.force)
+    store = Store(arguments.runs)
+    row = choose_row(store, arguments.first, request.conditions(arguments))
+    found = explain_by_label(row, arguments.filter, arguments.k, request.place(arguments))
+    print(json.dumps(found.as_json(), indent=1) if arguments.json else fill(str(found)))
+    if arguments.csv:
+        found.write_csv(arguments.csv)
+    return report.warn_left_out(store)

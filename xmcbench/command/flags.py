@@ -218,10 +218,21 @@ def add_metric(group: Any, default: str = "P@1", metavar: str = "M", **options: 
     group.add_argument("--metric", default=default, metavar=metavar, help=f"{known} (default: {default})", **options)
 
 
-def add_rows(group: Any) -> None:
-    """Add two rows, and the flags that choose among their results."""
+def add_metrics(group: Any) -> None:
+    """Add the flag that chooses metrics, also beyond those of records."""
+    group.add_argument(
+        "--metrics",
+        type=texts,
+        metavar="M[,M..]",
+        help="metrics shown, from ranks: those of the protocol, and F1@k, hit@k, coverage@k, micro-R@k, micro-F1@k, "
+        "macro-R@k, PSR@k, psnDCG@k with k up to 100, MRR, R-precision",
+    )
+
+
+def add_rows(group: Any, optional: bool = False) -> None:
+    """Add two rows, and the flags that choose among their results. optional: whether the second may be left out."""
     group.add_argument("first", metavar="A", help=ROW)
-    group.add_argument("second", metavar="B", help=OTHER_ROW)
+    group.add_argument("second", metavar="B", help=OTHER_ROW, nargs="?" if optional else None)
     add_choice(group)
 
 

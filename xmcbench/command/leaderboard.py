@@ -207,6 +207,7 @@ def _with_current_figures(
     places: where datasets are that are not found by their names. With ``check`` nothing is written; the second part
     names the records that would be.
     """
+    from xmcbench.data.card import is_limited
     from xmcbench.data.catalog import known_datasets, load_dataset
     from xmcbench.errors import StorageError
     from xmcbench.runner.scorer import Scorer
@@ -215,8 +216,13 @@ def _with_current_figures(
     cards = {dataset.name: dataset.card for dataset in known_datasets() if dataset.card}
     cards |= {name: load_dataset(place).card for name, place in places.items()}
     records, outdated = [], []
+    read = store.records()
+    whole = [record for record in read if not is_limited(record.cell.dataset)]
+    if limited := len(read) - len(whole):
+        said = format_count(limited, "record")
+        print(f"left out: {said} of --limit, on some documents of a dataset", file=sys.stderr)
     with Scorer() as scorer:
-        for record in store.records():
+        for record in whole:
             card, scored = cards.get(record.cell.dataset), record.protocol
             constants = (card.propensity.a, card.propensity.b) if card else scored.propensity
             default = card.filter if card else scored.filter

@@ -1,25 +1,33 @@
-"""List methods, datasets, layouts, or results; `ls methods NAME` shows the parameters of a method."""
+"""List methods, datasets, layouts, or results; `ls methods NAME` shows the parameters of a method.
+
+`ls results --metrics` computes metrics from the stored ranks, also those that no record has.
+
+  xmcbench ls results --runs leaderboards --metrics F1@5,coverage@5,MRR
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.command import flags, request
+from xmcbench.errors import UsageError
 from xmcbench.output.layout import fill
 
 if TYPE_CHECKING:
     from xmcbench.parameters import Parameter
+    from xmcbench.records import Record, Store, Truth
 
 #: Fields too wide for a column; printed below the table.
 _ASIDE = ("parameters", "origin", "reason", "hint", "other_packages")
 #: Fields of results that head a table each.
 _HEADINGS = ("dataset", "setting", "filter")
-#: Fractions, shown as percentages.
-_PER_CENT = ("P@1", "R@100")
+#: Metrics of results where none are named.
+_METRICS = ["P@1", "R@100"]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -28,31 +36,34 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=listings, metavar="LISTING", help="methods, datasets, layouts or results")
     parser.add_argument("name", nargs="?", metavar="NAME", help="a method, to show its parameters and presets")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    flags.add_metrics(parser)
     flags.add_plugin(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the listing."""
+    if arguments.metrics and arguments.what != "results":
+        raise UsageError("--metrics is for results", "xmcbench ls results --metrics F1@5")
     if arguments.name is not None:
         return _method(arguments)
     listing, code = _LISTINGS[arguments.what](arguments)
     if arguments.json:
         print(json.dumps(listing, indent=1, sort_keys=True))
     elif listing:
-        _print(listing)
+        _print(listing, arguments.metrics or _METRICS)
     else:
         print(f"no {arguments.what}")
     return code
 
 
-def _print(listing: list[dict[str, Any]]) -> None:
+def _print(listing: list[dict[str, Any]], metrics: list[str]) -> None:
     """Print a line for each entry; `ls methods NAME` has the parameters of a method."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for entry in listing:
         heading = "{dataset}, {setting}, filter {filter}".format(**entry) if "dataset" in entry else ""
         groups.setdefault(heading, []).append(entry)
-    blocks = [block for heading, entries in groups.items() for block in (heading, _table(entries)) if block]
+    blocks = [block for heading, entries in groups.items() for block in (heading, _table(entries, metrics)) if block]
     for name in (name for name in _ASIDE if name != "parameters"):
         aside: dict[str, list[str]] = {}
         for entry in listing:
@@ -60,17 +71,17 @@ def _print(listing: list[dict[str, Any]]) -> None:
                 aside.setdefault(_format(entry[name]), []).append(entry.get("name") or entry["method"])
         lines = [name.replace("_", " ")]
         for value, owners in aside.items():
-            lines.append(_paragraph(value, f"  {', '.join(dict.fromkeys(owners)):<20}  ", " " * 24))
+            lines.append(_paragraph(f"{', '.join(dict.fromkeys(owners)):<20}  {value}", "  ", " " * 24))
         blocks += ["\n".join(lines)] if aside else []
     print(*blocks, sep="\n\n")
 
 
-def _table(entries: list[dict[str, Any]]) -> str:
+def _table(entries: list[dict[str, Any]], metrics: list[str]) -> str:
     from xmcbench.output.layout import format_table
 
     aside = (*_ASIDE, *_HEADINGS) if "dataset" in entries[0] else _ASIDE
     columns = [name for name in entries[0] if name not in aside]
-    rows = [[_format(entry[name], name in _PER_CENT) for name in columns] for entry in entries]
+    rows = [[_format(entry[name], name in metrics) for name in columns] for entry in entries]
     sides = ["right" if all(_is_figure(entry[name]) for entry in entries) else "left" for name in columns]
     return format_table(rows, [name.replace("_", " ") for name in columns], sides)
 
@@ -128,7 +139,6 @@ def _methods(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
 
 
 def _method(arguments: argparse.Namespace) -> int:
-    from xmcbench.errors import UsageError
     from xmcbench.output.layout import format_table
 
     if arguments.what != "methods":
@@ -229,15 +239,20 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     """The entries, and 1 if a record could not be read."""
     from xmcbench import environment
     from xmcbench.command import report
+    from xmcbench.metrics import additional
     from xmcbench.records import Store
 
+    names = arguments.metrics or _METRICS
+    additional.check_names(names)
+    figures = _of_ranks if arguments.metrics else _of_record
+    truths: dict[str, Truth] = {}
     store, listing = Store(arguments.runs), []
     store.check_exists()
     staleness, here = request.registry(arguments.plugin).staleness(arguments.runs), environment.packages()
     records = store.records()
     report.note_unknown(records, staleness)
     for record in records:
-        values = record.metrics[record.protocol.filter].values if record.ok else {}
+        values, problem = figures(record, store, names, truths) if record.ok else ({}, "")
         other = {
             name: version for name, version in record.environment.packages.items() if here.get(name, version) != version
         }
@@ -249,15 +264,31 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
                 "seed": record.cell.seed,
                 "key": record.key[:12],
                 "status": "stale" if record.ok and staleness.problem(record) else record.status,
-                "P@1": values.get("P@1"),
-                "R@100": values.get("R@100"),
+                **{name: values.get(name) for name in names},
                 "filter": record.protocol.filter,
                 "total_s": record.measured.total_s,
-                "reason": record.reason or staleness.problem(record),
+                "reason": record.reason or staleness.problem(record) or problem,
                 "other_packages": other,
             }
         )
     return listing, report.warn_left_out(store)
+
+
+def _of_record(record: Record, *_: object) -> tuple[dict[str, float], str]:
+    return record.metrics[record.protocol.filter].values, ""
+
+
+def _of_ranks(
+    record: Record, store: Store, names: list[str], truths: dict[str, Truth]
+) -> tuple[Mapping[str, float | None], str]:
+    """Compute metrics from the ranks of a record; or return why they cannot be."""
+    from xmcbench.errors import StorageError
+    from xmcbench.runner.scoring import compute_metrics
+
+    try:
+        return compute_metrics(record, store, names, truths), ""
+    except StorageError as error:
+        return {}, str(error)
 
 
 _LISTINGS = {"methods": _methods, "datasets": _datasets, "layouts": _layouts, "results": _results}

@@ -97,9 +97,14 @@ def comparison(arguments: argparse.Namespace, force: bool = False) -> Comparison
 
 def grid(arguments: argparse.Namespace, methods: Sequence[str], **changes: object) -> dict[str, Any]:
     """Return the grid of a command line, as arguments of ``xmcbench.run``. changes: other values. Raises UsageError."""
+    from xmcbench.data.sources.finding import reference_to
+
     names = ("setting", "ratio", "by", "preset", "seed")
     given = {name: vars(arguments).get(name) for name in names}  # a curve has no setting
-    whole = {"dataset": datasets(arguments), **given, "methods": methods, "set": overrides(arguments.set)}
+    places = datasets(arguments)
+    if limit := vars(arguments).get("limit"):
+        places = tuple(reference_to(place, {"limit": str(limit)}) for place in places)
+    whole = {"dataset": places, **given, "methods": methods, "set": overrides(arguments.set)}
     return {**whole, **changes}
 
 

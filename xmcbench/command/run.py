@@ -26,6 +26,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench run``."""
     what = parser.add_argument_group("what is compared")
     flags.add_dataset(what)
+    what.add_argument(
+        "--limit",
+        type=flags.positive,
+        metavar="N",
+        help="use N training and N test instances at most, drawn; such results are named NAME+limitN, and on no board",
+    )
     flags.add_setting(what, required=True, help="zero-shot, few-shot or all pairs")
     flags.add_method_names(what, "names, each with :PRESET if needed, or all that can run (default: all)")
     flags.add_methods(what)

@@ -6,6 +6,7 @@
   xmcbench score --dataset lf-debian-20k --predictions p.npz
   xmcbench score --dataset lf-debian-20k --format trec --predictions run.txt
   xmcbench score --format trec --qrels qrels.txt --predictions run.txt
+  xmcbench score --dataset lf-debian-20k --predictions p.npz --metrics F1@5,MRR,psnDCG@5
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ import msgspec
 from xmcbench.command import flags, request
 
 if TYPE_CHECKING:
+    import numpy as np
+    from scipy.sparse import csr_matrix
+
     from xmcbench.metrics import Scores
+    from xmcbench.topk import TopK
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -40,17 +45,23 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--qrels", type=Path, metavar="FILE", help="true pairs, instead of --dataset (trec)")
     flags.add_filter(parser)
+    flags.add_metrics(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the file, score it, print every metric with its interval."""
-    from xmcbench.metrics import protocol
+    from xmcbench.metrics import additional, protocol
     from xmcbench.output.layout import format_table
     from xmcbench.runner.scoring import figures_of
 
-    scores, head = _of_qrels(arguments) if arguments.qrels else _of_dataset(arguments)
+    names = arguments.metrics or []
+    additional.check_names(names)
+    scores, head, others = _of_qrels(arguments, names) if arguments.qrels else _of_dataset(arguments, names)
     result = msgspec.to_builtins(figures_of(scores))
+    if names:
+        result["values"] = {name: value for name, value in others.items() if value is not None}
+        result["intervals"] = {name: result["intervals"][name] for name in names if name in result["intervals"]}
     if arguments.json:
         print(json.dumps({**head, "protocol": protocol.VERSION, **result}, indent=1, sort_keys=True))
         return 0
@@ -58,25 +69,22 @@ def run(arguments: argparse.Namespace) -> int:
         f"{head['dataset']}, filter {head['filter']}, metric protocol {protocol.VERSION}, {scores.scored:,} test "
         f"instances scored, {scores.unlabeled:,} without a label left out. Percent, 95% interval.\n"
     )
-    rows = [
-        [
-            name,
-            f"{100 * value:.2f}",
-            f"{100 * result['intervals'][name][0]:.2f} - {100 * result['intervals'][name][1]:.2f}",
-        ]
-        for name, value in result["values"].items()
-    ]
+    bounds = {name: f"{100 * low:.2f} - {100 * high:.2f}" for name, (low, high) in result["intervals"].items()}
+    rows = [[name, f"{100 * value:.2f}", bounds.get(name, "")] for name, value in result["values"].items()]
     print(format_table(rows, ["Metric", "value", "interval"], ("left", "right", "right")))
     return 0
 
 
-def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object]]:
+def _of_dataset(
+    arguments: argparse.Namespace, chosen: list[str]
+) -> tuple[Scores, dict[str, object], dict[str, float | None]]:
     from xmcbench import trec
     from xmcbench.api import evaluate
     from xmcbench.command import report
     from xmcbench.data import load_dataset
     from xmcbench.errors import UsageError
-    from xmcbench.metrics import protocol
+    from xmcbench.metrics import inverse_propensity, protocol
+    from xmcbench.metrics.labels import MIN_INSTANCES
     from xmcbench.topk import TopK
 
     place = request.place(arguments)
@@ -97,10 +105,16 @@ def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object
             f"xmcbench: note: the predictions end at rank {predictions.k}; metrics of more ranks are of these",
             file=sys.stderr,
         )
-    return scores, {"dataset": dataset.name, "filter": filter_name, "depth": predictions.k}
+    weights = None
+    if len(dataset.train) >= MIN_INSTANCES:
+        weights = inverse_propensity(dataset.train_pairs(), *dataset.propensity)
+    others = _compute(chosen, predictions, dataset.test_pairs(), dataset.filter(filter_name), weights)
+    return scores, {"dataset": dataset.name, "filter": filter_name, "depth": predictions.k}, others
 
 
-def _of_qrels(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object]]:
+def _of_qrels(
+    arguments: argparse.Namespace, chosen: list[str]
+) -> tuple[Scores, dict[str, object], dict[str, float | None]]:
     from xmcbench import metrics, trec
     from xmcbench.errors import UsageError
 
@@ -118,7 +132,23 @@ def _of_qrels(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object]]
             f"no query of {arguments.qrels} has predictions in {arguments.predictions}", "do both name queries alike?"
         )
     scores = metrics.evaluate(predictions, truth)
-    return scores, {"dataset": arguments.qrels.name, "filter": "none", "depth": predictions.k}
+    head = {"dataset": arguments.qrels.name, "filter": "none", "depth": predictions.k}
+    return scores, head, _compute(chosen, predictions, truth)
+
+
+def _compute(
+    names: list[str],
+    predictions: TopK,
+    truth: csr_matrix,
+    removed: csr_matrix | None = None,
+    weights: np.ndarray | None = None,
+) -> dict[str, float | None]:
+    from xmcbench.metrics import TruePairs, additional, true_ranks
+
+    if not names:
+        return {}
+    pairs = TruePairs.of(truth)
+    return additional.compute(names, true_ranks(predictions.indices, pairs, removed), pairs, weights)
 
 
 def _check_file(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -131,6 +132,20 @@ class Card(_Part, frozen=True):
         """Raise ValueError for a name that is not a valid file name."""
         check_name("name", self.name)
         check_name("slug", self.slug)
+
+
+#: In the name of a dataset of which only some documents are used.
+_LIMITED = "+limit"
+
+
+def limited_name(name: str, number: int) -> str:
+    """Return the name of a dataset of which at most this number of documents on either side are used."""
+    return f"{name}{_LIMITED}{number}"
+
+
+def is_limited(name: str) -> bool:
+    """Tell whether a name is that of a dataset of which only some documents are used."""
+    return re.search(rf"{re.escape(_LIMITED)}\d+\b", name) is not None
 
 
 def read_card(path: Path) -> Card:

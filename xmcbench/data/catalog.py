@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from xmcbench.data.card import Card, read_card
 from xmcbench.data.sealing import check_open
 from xmcbench.data.sources.finding import find_layout, place_of, source_at, without
-from xmcbench.data.sources.records import SUFFIXES
+from xmcbench.data.sources.records import ENDINGS, SUFFIXES
 from xmcbench.data.sources.source import Place
 from xmcbench.errors import DataError, UnknownName, UsageError
 from xmcbench.storage.shipped import find_shipped
@@ -223,17 +223,19 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
     A place needs no card; without one the propensities are those of the known dataset of its name, otherwise those of
     datasets other than Amazon's and Wikipedia's.
     Files are read and checked the first time; later loads map the cached form. The option ``documents=PLACE`` replaces
-    the test instances by other documents, without labels.
+    the test instances by other documents, without labels; ``limit=N`` keeps N training and N test instances at most.
 
     Raises what ``locate`` raises, and DataError if the data are missing or broken, and inside a cell.
     """
-    from xmcbench.data.opening import derive, open_dataset, with_documents
+    from xmcbench.data.opening import derive, open_dataset, with_documents, with_limit
 
     check_open("a dataset")
-    documents = place_of(name_or_place).options.get("documents")
-    if documents is not None:
+    options = place_of(name_or_place).options
+    if (documents := options.get("documents")) is not None:
         dataset = load_dataset(without(str(name_or_place), "documents"))
         return with_documents(dataset, source_at(_documents_place(documents)))
+    if (limit := options.get("limit")) is not None:
+        return with_limit(load_dataset(without(str(name_or_place), "limit")), limit)
     listing = locate(name_or_place)
     if listing.card is None or listing.problem:
         raise DataError(listing.problem, listing.hint)
@@ -286,11 +288,15 @@ def _at_place(place: Place) -> Listing:
 
 
 def _name_of(place: Place) -> str:
-    """The name of a folder, of a file without its suffixes, or the last part of an id."""
+    """The name of a folder, of a file without its suffixes, or the last part of an id.
+
+    Of several tables that differ in their suffixes only, the first by ``ENDINGS`` has the name without one.
+    """
     if place.path.is_dir():
         return place.path.resolve().name
     name = place.path.name
     for suffix in reversed(place.path.suffixes):
         if suffix in (".gz", *SUFFIXES):
             name = name.removesuffix(suffix)
-    return name
+    alike = (path for ending in ENDINGS if (path := place.path.with_name(f"{name}{ending}")).is_file())
+    return name if next(alike, place.path) == place.path else place.path.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from xmcbench.data.sealing import check_open
 from xmcbench.data.sources.source import TEST_FILTER
 from xmcbench.data.store import Corpus, get_cached
 from xmcbench.errors import DataError, UsageError
+from xmcbench.label_texts import LabelTexts
 from xmcbench.metrics.labels import MIN_INSTANCES
 from xmcbench.metrics.ranks import longest_filter
 from xmcbench.storage.cache import cache_root
@@ -26,6 +28,12 @@ from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
+
+
+#: Letters of Thai, Lao, Burmese, Khmer, Japanese and Chinese.
+_NO_SPACES = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+#: Titles of either kind that are looked at, and letters of each.
+_SAMPLE = 200
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,7 +73,10 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of texts, pairs, and the pairs that filters remove. Files and layout do not matter."""
+        """SHA-256 (hex) of texts, pairs, what else labels carry, and the pairs that filters remove.
+
+        Files and layout do not matter.
+        """
         rows = np.flatnonzero(self._own >= 0)
         parts = {
             "train": [self.train_corpus.texts_sha256, self.train_corpus.pairs_sha256],
@@ -87,9 +98,9 @@ class Dataset:
         return Texts.open(self.test_corpus.texts)
 
     @cached_property
-    def labels(self) -> Texts:
-        """Texts of the L labels; their contents are empty."""
-        return Texts.open(self.label_corpus.texts)
+    def labels(self) -> LabelTexts:
+        """Texts of the L labels, which are their titles; what else they carry is beside them."""
+        return LabelTexts.open(self.label_corpus.texts)
 
     def train_pattern(self) -> Pattern:
         """The structure of the training pairs, [N, L]. Raises DataError inside a cell."""
@@ -169,7 +180,17 @@ class Dataset:
             notes.append('the filter file removes nothing unless --filter file is given, or filter = "file" in a card')
         if self.train_corpus.rows < MIN_INSTANCES and self.test_corpus.pairs:
             notes.append(f"PSP is left out: propensities need {MIN_INSTANCES} training instances")
+        if self._has_few_spaces:
+            hint = "--set METHOD.analyzer=icu finds them (tfidf, bm25 and others)"
+            notes.append(f"most of its texts have no spaces between words: {hint}")
         return tuple(notes)
+
+    @cached_property
+    def _has_few_spaces(self) -> bool:
+        """True where most letters of the first titles are of scripts without spaces between words."""
+        titles = [*self.labels.titles[:_SAMPLE], *self.test.titles[:_SAMPLE]]
+        sample = "".join(title[:_SAMPLE] for title in titles)
+        return 2 * len(_NO_SPACES.findall(sample)) > sum(map(str.isalpha, sample))
 
     @cached_property
     def longest_filter(self) -> int:

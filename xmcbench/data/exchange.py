@@ -38,13 +38,19 @@ def export(dataset: Dataset, out: Path, format: str, force: bool = False, flatte
     """Write ``dataset`` into the new folder ``out`` in one of ``formats``, with its filter and a card.
 
     Returns the files; reading them gives the same dataset. flatten: make every run of white space in a text a
-    space, where the format has one text per line. Raises UnknownName for another format, UsageError if ``out`` is not
+    space, where the format has one text per line, and leave out what labels carry besides their titles, where the
+    format cannot hold it. Raises UnknownName for another format, UsageError if ``out`` is not
     empty (with ``force``, its other files stay, and those of the same names are replaced), or has a filter of something
     else, and DataError if the format cannot hold the data.
     """
     known = formats()
     if format not in known:
         raise UnknownName("format", format, known)
+    if dataset.labels.details and not (flatten or known[format].holds_details):
+        carried = ", ".join(dataset.labels.details)
+        able = ", ".join(name for name, layout in known.items() if layout.holds_details)
+        hint = f"it fits into {able}; --flatten leaves it out"
+        raise DataError(f"the format {format} cannot hold what labels of {dataset.name} carry: {carried}", hint)
     left = find_source(out, *TEST_FILTER)
     if left and ("file" not in dataset.filters or left.name != TEST_FILTER[0]):
         raise UsageError(f"{left} would be taken for the filter of {dataset.name}", "move it, or choose another folder")

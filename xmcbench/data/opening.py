@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from xmcbench.data.card import Card
+from xmcbench.data.card import Card, limited_name
 from xmcbench.data.dataset import Dataset, filter_store, write_filter_pairs
 from xmcbench.data.sources.source import TEST_FILTER, TRAIN_FILTER, Source
 from xmcbench.data.store import Corpus, get_cached, get_corpus, open_corpus, rows_of, write_corpus
@@ -82,6 +82,34 @@ def with_documents(dataset: Dataset, source: Source) -> Dataset:
     sources = (*dataset.sources, *part.files)
     notes = (*dataset.found, *map(visible, test.notes))
     return Dataset(card, dataset.train_corpus, test, dataset.label_corpus, None, sources, notes)
+
+
+def with_limit(dataset: Dataset, limit: str) -> Dataset:
+    """Return the dataset with at most ``limit`` training and as many test instances, drawn; all labels stay.
+
+    A smaller sample is a part of a larger one. Raises UsageError for anything but a positive number.
+    """
+    if not limit.isdecimal() or not int(limit):
+        raise UsageError(f"limit={limit} is not a number of documents", "for example limit=1000")
+    number = int(limit)
+
+    def fill(folder: Path) -> None:
+        for side, texts, pairs, uids in _sides(dataset):
+            rows = draw(len(texts), min(number, len(texts)), 0, dataset.name, f"{side} instances")
+            write_corpus(folder / side, rows_of(texts, rows), pairs[rows], uids)
+        if dataset.filter_pairs:  # rows: of the test instances
+            removed = read_pairs(dataset.filter_pairs, dataset.label_corpus.rows)
+            write_filter_pairs(folder / "filter.npz", removed[rows])
+
+    folder = get_cached("limited", {"from": dataset.digest, "corpora": dataset.corpora, "limit": number}, fill)
+    train, test = (open_corpus(folder / name) for name in ("train", "test"))
+    sizes = (f"{part.rows:,} of {dataset.counts()[side]:,}" for side, part in (("train", train), ("test", test)))
+    note = "limited to {} training and {} test instances, which were drawn: figures are not those of {}".format(
+        *sizes, dataset.name
+    )
+    card = replace(dataset.card, name=limited_name(dataset.name, number))
+    filter_pairs = folder / "filter.npz" if dataset.filter_pairs else None
+    return Dataset(card, train, test, dataset.label_corpus, filter_pairs, dataset.sources, (*dataset.found, note))
 
 
 def _check_sums(files: tuple[Path, ...], card: Card, root: Path) -> None:

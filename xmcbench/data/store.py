@@ -11,22 +11,25 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xmcbench.data.sources.source import Part, Source, check_count
+from xmcbench.data.sources.source import Details, Part, Source, check_count
 from xmcbench.data.text_files import at
 from xmcbench.errors import DataError, StorageError
+from xmcbench.label_texts import LabelTexts, column_types, details_table, label_digest, without_empty
+from xmcbench.output.quantities import format_count
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.fingerprint import fingerprint
 from xmcbench.storage.pairs import pairs_digest, write_pairs
 from xmcbench.storage.reading import bounded_memory, read_text
-from xmcbench.texts import BATCH, Texts, text_digest
+from xmcbench.texts import BATCH, Texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,7 +124,20 @@ def load_corpus(part: Part, folder: Path) -> Corpus:
         reader.check_uids(texts)
         uids = any(uid != str(row) for row, uid in enumerate(texts.uids))
         pairs = {} if part.kind == "labels" else reader.pairs()
-        return _finish(folder, texts, uids, notes=tuple(part.notes), **pairs)
+        notes = (*part.notes, *_note_parents(part, texts))
+        return _finish(folder, texts, uids, notes=notes, **pairs)
+
+
+def _note_parents(part: Part, texts: LabelTexts) -> tuple[str, ...]:
+    """Return a note on parents that are not labels."""
+    import pyarrow.compute as pc
+
+    if "parents" not in texts.details:
+        return ()
+    named = pc.list_flatten(texts.details["parents"])
+    known = pc.is_in(named, value_set=texts.uids.to_arrow().combine_chunks())
+    unknown = len(named) - pc.sum(known).as_py()
+    return (f"{format_count(unknown, 'parent')} in {part.path.name} left out: no labels",) if unknown else ()
 
 
 class _Reader:
@@ -135,8 +151,9 @@ class _Reader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Read the texts in batches."""
         texts: list[tuple[str, str, str]] = []
-        characters = 0
-        for path, line, uid, title, content, labels in self._part.rows():
+        details: list[Details] = []
+        is_label, characters = self._part.kind == "labels", 0
+        for path, line, uid, title, content, labels, more in self._part.rows():
             if not self._files or self._files[-1][1] is not path:
                 self._files.append((len(self._lines), path))
             self._lines.append(line)
@@ -144,23 +161,31 @@ class _Reader:
             self._lengths.append(len(labels))
             texts.append((uid, title, content))
             characters += len(title) + len(content)
+            if is_label:
+                details.append(more)
+                characters += len(more.content) + sum(map(len, more.alternatives)) + sum(map(len, more.parents))
             if len(texts) == ROWS or characters >= CHARACTERS:
-                yield self._batch(texts)
-                texts, characters = [], 0
+                yield self._batch(texts, details)
+                texts, details, characters = [], [], 0
         if texts:
-            yield self._batch(texts)
+            yield self._batch(texts, details)
         if not self._lines:
             raise DataError(f"{self._part.path} is empty", f"a dataset needs {self._part.kind}")
 
-    def _batch(self, texts: list[tuple[str, str, str]]) -> pa.RecordBatch:
+    def _batch(self, texts: list[tuple[str, str, str]], details: list[Details]) -> pa.RecordBatch:
         import pyarrow as pa
 
         check_count(len(self._lines), len(self._targets))
         try:
             columns = [pa.array(column, pa.large_string()) for column in zip(*texts, strict=True)]
-            return pa.record_batch(columns, _COLUMNS)
+            more = details_table(details) if details else {}
+            return pa.record_batch([*columns, *more.values()], [*_COLUMNS, *more])
         except UnicodeEncodeError:
-            for row, parts in enumerate(texts, len(self._lines) - len(texts)):
+            whole = [
+                (*own, *more.alternatives, more.content, *more.parents)
+                for own, more in zip(texts, details, strict=False)
+            ]
+            for row, parts in enumerate(whole or texts, len(self._lines) - len(texts)):
                 if any(0xD800 <= ord(letter) < 0xE000 for text in parts for letter in text):
                     hint = "this is not valid Unicode: fix the text"
                     raise at(*self._place(row), "contains half a surrogate pair", hint) from None
@@ -231,29 +256,37 @@ def rows_of(texts: Texts, rows: np.ndarray) -> Iterator[pa.RecordBatch]:
     """Some rows of a corpus (ascending ids), a batch at a time."""
     import pyarrow as pa
 
-    columns = (texts.uids, texts.titles, texts.contents)
+    more = texts.details if isinstance(texts, LabelTexts) else {}
+    own = texts.titles_only() if isinstance(texts, LabelTexts) else texts
+    columns = [*(column.to_arrow() for column in (own.uids, own.titles, own.contents)), *more.values()]
     for start in range(0, len(texts), BATCH):
         first, end = np.searchsorted(rows, (start, start + BATCH))
         if first < end:
             inside = pa.array(rows[first:end] - start)
-            parts = [column[start : start + BATCH].to_arrow().take(inside) for column in columns]
-            yield from pa.table(parts, _COLUMNS).combine_chunks().to_batches()
+            parts = [column.slice(start, BATCH).take(inside) for column in columns]
+            yield from pa.table(parts, [*_COLUMNS, *more]).combine_chunks().to_batches()
 
 
-def write_texts(path: Path, batches: Iterable[pa.RecordBatch]) -> Texts:
-    """Write an Arrow IPC file of record batches (uid, title, content) with its digest in the schema's metadata."""
+def write_texts(path: Path, batches: Iterable[pa.RecordBatch]) -> LabelTexts:
+    """Write an Arrow IPC file of record batches (uid, title, content) with its digest in the schema's metadata.
+
+    Batches of labels may have the columns of details too; all have the same ones.
+    """
     import pyarrow as pa
 
-    schema = pa.schema([(name, pa.large_string()) for name in _COLUMNS])
+    waiting = iter(batches)
+    first = next(waiting, None)
+    types = {**dict.fromkeys(_COLUMNS, pa.large_string()), **column_types()}
+    schema = pa.schema([(name, types[name]) for name in (_COLUMNS if first is None else first.schema.names)])
     # The digest is only known at the end but belongs at the front: write the file without it, then copy it.
     draft = path.with_suffix(".draft")
     with pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-        for batch in batches:
+        for batch in chain(filter(None, [first]), waiting):
             writer.write_batch(pa.record_batch(batch.columns, schema=schema))
     with pa.memory_map(str(draft)) as source:
-        table = pa.ipc.open_file(source).read_all()
-    schema = schema.with_metadata({b"digest": text_digest(table).encode()})
+        table = without_empty(pa.ipc.open_file(source).read_all())
+    schema = table.schema.with_metadata({b"digest": label_digest(table).encode()})
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         writer.write_table(table, max_chunksize=BATCH)
     draft.unlink()
-    return Texts.open(path)
+    return LabelTexts.open(path)

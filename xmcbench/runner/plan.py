@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from xmcbench import parameters
+from xmcbench.data.card import is_limited
 from xmcbench.errors import PluginError, StorageError, UnknownName, UsageError, XmcbenchError
 from xmcbench.plugins.description import Values
 from xmcbench.plugins.registry import Entry, Registry, Resolved
@@ -165,12 +166,16 @@ def plan_again(
 
 
 def _check_names(datasets: Mapping[str, Dataset], store: Store) -> None:
-    """Raise UsageError if two datasets have the same name: their results would be mixed.
+    """Raise UsageError if two datasets have the same name, or a board would get results on a part of one.
 
-    Names that differ only in case are the same, because their files and pages may have the same paths.
+    Results of two datasets of one name would be mixed. Names that differ only in case are the same, because their files
+    and pages may have the same paths.
     """
     found: dict[str, tuple[str, str, str]] = {}
     for path, dataset in datasets.items():
+        if is_limited(dataset.name) and store.is_packed():
+            what = f"{store.root} is a board, which takes no results on some documents of a dataset"
+            raise UsageError(what, "choose another --runs, or leave out --limit")
         there = store.dataset_named(dataset.name)
         if there not in (None, dataset.name):
             raise UsageError(

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from xmcbench.errors import DataError, StorageError, UsageError
-from xmcbench.metrics import Evaluation, Scores, invariants, inverse_propensity_of, label_groups
+from xmcbench.metrics import Evaluation, Scores, additional, invariants, inverse_propensity_of, label_groups
 from xmcbench.metrics.labels import MIN_INSTANCES
 from xmcbench.records import Ranks, Record, Staleness, Store, Truth
 from xmcbench.records.record import Figures, FilteredFigures
@@ -92,6 +92,25 @@ def evaluations(
             made[place] = Evaluation(truth.pairs, _inverse_propensity(truth, constants))
         found.append(made[place](ranks.by_filter[filter_name]))
     return found
+
+
+def compute_metrics(
+    record: Record, store: Store, names: Sequence[str], truths: dict[str, Truth]
+) -> dict[str, float | None]:
+    """Return metrics of a record by name, also beyond the protocol, from its stored ranks, under its default filter.
+
+    truths: those that were read before, which grow. None for propensity-scored metrics without propensities. Raises
+    StorageError for missing ranks, and what ``metrics.additional.compute`` raises.
+    """
+    if record.ranks is None:
+        raise StorageError(f"{record.name} has no ranks")
+    digest = record.ranks.truth_sha256
+    if digest not in truths:
+        truths[digest] = store.truth(record)
+    truth, constants = truths[digest], record.protocol.propensity
+    ranks = store.ranks(record, truth).by_filter[record.protocol.filter]
+    weights = None if constants is None else _inverse_propensity(truth, constants)
+    return additional.compute(names, ranks, truth.pairs, weights)
 
 
 class StoredScores:

@@ -23,6 +23,7 @@ from xmcbench.contents import contents
 from xmcbench.data.sealing import seal
 from xmcbench.environment import distribution_versions
 from xmcbench.errors import DataError, Unavailable, XmcbenchError, summarize
+from xmcbench.label_texts import LabelTexts
 from xmcbench.method import Method
 from xmcbench.plugins.loading import import_file, load
 from xmcbench.processes.process_tree import ending_forks
@@ -87,7 +88,7 @@ def run(job: Job) -> Outcome:
         for module in job.imports:
             with suppress(Exception):  # the method will report it
                 import_module(module)
-        texts = (_texts(job.train), _texts(job.labels), _texts(job.test))
+        texts = (_texts(job.train), _texts(job.labels, LabelTexts), _texts(job.test))
         pairs = None
         if job.pairs:
             pairs = read_pairs(Path(job.pairs), len(texts[1]))
@@ -208,8 +209,8 @@ class _ReportedPhases(Phases):
         yield from super().each(name, items)
 
 
-def _texts(file: TextFile) -> Texts:
-    texts = Texts.open(Path(file.path))
+def _texts(file: TextFile, kind: type[Texts] = Texts) -> Texts:
+    texts = kind.open(Path(file.path))
     if texts.digest != file.sha256 or not texts.intact():
         raise DataError(f"{file.path}: checksum mismatch", "delete its folder: it will be regenerated")
     return texts

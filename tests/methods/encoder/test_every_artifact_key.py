@@ -576,6 +576,11 @@ for wanted, others in (
     case("data.opening:derive", "derived", **made["others"])(made["run"])
 
 
+@case("data.opening:with_limit", "limited", digest="b", corpora=("train/b", "test/a", "labels/a"), limit="3")
+def _(world, digest="a", corpora=("train/a", "test/a", "labels/a"), limit="2"):
+    opening.with_limit(SimpleNamespace(digest=digest, corpora=[*corpora]), limit)
+
+
 #: What makes the key of a checkpoint: tests/methods/encoder/test_training.py.
 ELSEWHERE = ["xmcbench.methods.encoder.training:train"]
 

@@ -17,7 +17,7 @@ from xmcbench.data.sources.records import (
 )
 from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Source, instance_rows
 from xmcbench.data.sources.tables import DEFAULTS
-from xmcbench.data.sources.vocabulary import LANGUAGE, NAMES, SUFFIXES, bare, read_vocabulary
+from xmcbench.data.sources.vocabulary import LANGUAGE, NAMES, SKOS, SUFFIXES, bare, read_vocabulary
 from xmcbench.data.text_files import at, find_source, read_document, read_lines, suffix_of
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import format_count
@@ -105,6 +105,21 @@ def _short_files(place: Place, *names: str) -> list[Path]:
     return [path for name in names for suffix in _SHORT if (path := place.find(name + suffix))]
 
 
+def describe_lack(place: Place) -> str:
+    """Return what a folder lacks to be a corpus of Annif; empty for one that has neither documents nor a vocabulary."""
+    if not place.path.is_dir():
+        return ""
+    vocabulary, folders = _vocabulary(place), (place.path / name for name in ("train", "test"))
+    documents = [*_short_files(place, "train", "test"), *filter(Path.is_dir, folders)]
+    others = sorted(path.name for path in place.path.iterdir() if path.is_file() and suffix_of(path) in SKOS)
+    if vocabulary and not documents:
+        return f"it has {vocabulary.name}, but no train.tsv or test.tsv (or .csv, .jsonl, or a folder of .txt or .json)"
+    if documents and not vocabulary:
+        named = f"; call {others[0]} vocabulary{suffix_of(Path(others[0]))}" if others else ""
+        return f"it has {documents[0].name}, but no vocabulary.tsv (or .csv, .ttl, .rdf, .nt) as in Annif{named}"
+    return ""
+
+
 def _is_table(path: Path) -> bool:
     """Tell whether ``Tables`` reads a file: it names a column of labels in another way than Annif does."""
     labels = {*DEFAULTS["labels"]} - ({"subjects"} if suffix_of(path) == ".jsonl" else set())
@@ -121,7 +136,7 @@ def _labels(path: Path, language: str | None, notes: list[str]) -> Iterator[Row]
         unlabeled += not subject.label
         others += bool(subject.language)
         if subject.label:
-            yield Row(path, subject.line, subject.uri, subject.label)
+            yield Row(path, subject.line, subject.uri, subject.label, details=subject.details)
     if unlabeled:
         notes.append(f"{format_count(unlabeled, 'subject')} of {path.name} left out: deprecated, or without a label")
     if others:

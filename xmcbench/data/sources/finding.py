@@ -37,8 +37,8 @@ _PACKAGE = "xmcbench.data.sources."
 #: The entry-point group of layouts, and the module before which they go.
 GROUP, _LAST = "xmcbench.sources", "tables"
 
-#: The options of every layout: its name; the seed and the share of a test set that is drawn. ``documents`` is known to
-#: ``load_dataset``, for names too.
+#: The options of every layout: its name; the seed and the share of a test set that is drawn. ``documents`` and
+#: ``limit`` are known to ``load_dataset``, for names too.
 COMMON = frozenset({"layout", "split_seed", "test_share"})
 
 
@@ -158,7 +158,10 @@ def source_at(place: Place) -> Source:
     if cls is None:
         if not place.path.exists():
             raise UsageError(f"there is no file or folder at {place.path}")
-        hint = "expected lbl.json.gz with trn.json.gz, or another layout of `xmcbench ls layouts`"
+        from xmcbench.data.sources.annif import describe_lack
+
+        usual = "expected lbl.json.gz with trn.json.gz, or another layout of `xmcbench ls layouts`"
+        hint = describe_lack(place) or usual
         raise DataError(f"{place.path} has no layout that xmcbench knows", hint)
     known = COMMON | cls.options
     if unknown := [key for key in place.options if key not in known]:

@@ -20,6 +20,7 @@ from xmcbench.storage.reading import MEMORY, check_size
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+    from xmcbench.label_texts import LabelTexts
     from xmcbench.texts import Texts
 
 #: Instances (training or test), labels, or documents: instances whose labels are not read.
@@ -56,8 +57,19 @@ def check_count(rows: int, pairs: int = 0) -> None:
     check_size(_ROW_BYTES * rows + _PAIR_BYTES * pairs, MEMORY, f"reading {rows:,} rows and {pairs:,} pairs")
 
 
+class Details(NamedTuple):
+    """Other names, a content, such as a definition, and parents: uids of the labels that are broader."""
+
+    alternatives: Sequence[str] = ()
+    content: str = ""
+    parents: Sequence[str] = ()
+
+
 class Row(NamedTuple):
-    """An instance or a label, with its file and its line, from 1. A label has neither content nor label ids."""
+    """An instance or a label, with its file and its line, from 1.
+
+    content, labels: of an instance. details: what else a label carries.
+    """
 
     path: Path
     line: int
@@ -65,6 +77,7 @@ class Row(NamedTuple):
     title: str
     content: str = ""
     labels: Sequence[int] = ()
+    details: Details = Details()
 
 
 @dataclass
@@ -107,7 +120,7 @@ class Content:
 
     train: Texts
     test: Texts
-    labels: Texts
+    labels: LabelTexts
     train_pairs: Callable[[], csr_matrix]
     test_pairs: Callable[[], csr_matrix]
 
@@ -128,16 +141,34 @@ def instance_rows(texts: Texts, pairs: csr_matrix) -> Iterator[Instance]:
     return zip(texts.uids, texts.titles, texts.contents, label_ids(pairs), strict=True)
 
 
+def clean_details(title: str, alternatives: Iterable[str], content: str, parents: Iterable[str]) -> Details:
+    """Return what a label carries besides its title: names each once, and none that is blank or the title."""
+    names = dict.fromkeys(name for name in alternatives if name.strip() and name != title)
+    return Details(tuple(names), content if content.strip() else "", tuple(dict.fromkeys(parents)))
+
+
+def label_rows(labels: LabelTexts) -> Iterator[dict[str, str | list[str]]]:
+    """The labels of a dataset, each with its uid, its title, and those of ``alternatives``, ``content`` and ``parents``
+    that some label has."""
+    contents = labels.contents if "description" in labels.details else None
+    lists = {name: getattr(labels, name) for name in ("alternatives", "parents") if name in labels.details}
+    columns = {"uid": labels.uids, "title": labels.titles, **lists, **({"content": contents} if contents else {})}
+    for row in zip(*columns.values(), strict=True):
+        yield {name: list(cell) if isinstance(cell, tuple) else cell for name, cell in zip(columns, row, strict=True)}
+
+
 class Source(ABC):
     """A dataset in one layout.
 
     name: the layout in ``layout=NAME`` and ``--format NAME``. title: one line about it. options: the keys, besides
-    those that every layout knows, that change how it is read.
+    those that every layout knows, that change how it is read. holds_details: whether it is written with what labels
+    carry besides their titles.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     options: ClassVar[frozenset[str]] = frozenset()
+    holds_details: ClassVar[bool] = False
 
     def __init__(self, place: Place) -> None:
         self.place = place

@@ -9,13 +9,15 @@ from itertools import islice
 from pathlib import Path
 
 from xmcbench.data.sources.records import write_csv, write_objects
-from xmcbench.data.sources.source import Content, Place, instance_rows
+from xmcbench.data.sources.source import Content, Place, instance_rows, label_rows
 from xmcbench.data.sources.tables import Tables
 from xmcbench.storage.atomic import atomic_file
 
 #: An entry of a table: texts, and the uids of the labels of an instance.
 _Entry = dict[str, str | list[str]]
 
+#: The columns of lists.
+_LISTS = ("labels", "alternatives", "parents")
 _COLUMNS = ("uid", "title", "text", "labels")
 
 #: Rows of a Parquet file that are written at a time.
@@ -23,7 +25,12 @@ _ROWS = 16_384
 
 
 class _Written(Tables):
-    """``train``, ``test`` (uid, title, text, labels) and ``labels`` (uid, title); labels of instances by uid."""
+    """``train``, ``test`` (uid, title, text, labels) and ``labels`` (uid, title, and what else labels carry).
+
+    Labels of instances are named by uid.
+    """
+
+    holds_details = True
 
     @classmethod
     def recognize(cls, place: Place) -> bool:
@@ -32,10 +39,8 @@ class _Written(Tables):
     @classmethod
     def write(cls, content: Content, folder: Path, flatten: bool) -> None:
         uids = list(content.labels.uids)
-        labels = zip(uids, content.labels.titles, strict=True)
-        cls.write_table(
-            folder / f"labels.{cls.name}", ({"uid": uid, "title": title} for uid, title in labels), _COLUMNS[:2]
-        )
+        columns = next(label_rows(content.labels), {})
+        cls.write_table(folder / f"labels.{cls.name}", label_rows(content.labels), columns)
         for side, texts, pairs in content.sides():
             entries: Iterator[_Entry] = (
                 {"uid": uid, "title": title, "text": text, "labels": [uids[label] for label in ids]}
@@ -86,7 +91,7 @@ class Parquet(_Written):
         import pyarrow as pa
         from pyarrow import parquet
 
-        schema = pa.schema([(name, pa.list_(pa.string()) if name == "labels" else pa.string()) for name in columns])
+        schema = pa.schema([(name, pa.list_(pa.string()) if name in _LISTS else pa.string()) for name in columns])
         with atomic_file(path) as stream, parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
             while batch := [*islice(entries, _ROWS)]:
                 writer.write_batch(pa.RecordBatch.from_pylist(batch, schema=schema))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from xmcbench.data.sources.label_columns import LabelColumn
 from xmcbench.data.sources.records import ENDINGS, Record, columns_of, read_records
-from xmcbench.data.sources.source import Holding, Part, Place, Row, Source
+from xmcbench.data.sources.source import Holding, Part, Place, Row, Source, clean_details
 from xmcbench.data.text_files import suffix_of
 from xmcbench.errors import DataError, UsageError
 from xmcbench.output.quantities import format_count
@@ -33,6 +33,9 @@ _OTHER = ("validation", "valid", "dev", "val")
 #: The rest of the name of a shard, behind the name of its split: its number, and the total.
 #: Older versions of `datasets` add 16 digits of a digest.
 _SHARD = re.compile(r"-([0-9]+)(?:-of-([0-9]+)(?:-[0-9a-f]{16})?)?")
+
+#: Columns of a table of labels: lists, and a content.
+_LISTS, _CONTENT = ("alternatives", "parents"), "content"
 
 #: Between labels in one cell, where they are not a list.
 _SEPARATOR = ";"
@@ -92,6 +95,8 @@ class Files(NamedTuple):
 class Tables(Source):
     """A file, or a folder with ``train`` and ``test``, and optionally ``labels`` (uid, title) beside them.
 
+    ``labels`` may have ``alternatives`` and ``parents``, which are lists as the labels of instances are, and
+    ``content``.
     Text without a title column is the title. Without a table of labels, the labels are the values that occur, in the
     order in which they do.
     """
@@ -189,11 +194,15 @@ class _Tables:
             yield from (Row(*place, title, title) for title, place in self._values.items())
             return
         columns = Columns.of(self._labels, {}, labels=True)
-        for row, record in enumerate(read_records(self._labels, columns.names())):
+        # The content is the title where there is no other.
+        content = _CONTENT if columns.title else None
+        for row, record in enumerate(read_records(self._labels, (*columns.names(), *_LISTS, _CONTENT))):
             title = record.text(columns.title or columns.text)
             if not title.strip():
                 raise record.error("the label has no text", "every label needs one")
-            yield Row(record.path, record.line, _uid(columns, row, record), title)
+            names, parents = (record.labels(column, columns.separator) for column in _LISTS)
+            details = clean_details(title, names, record.text(content), parents)
+            yield Row(record.path, record.line, _uid(columns, row, record), title, details=details)
 
     @cached_property
     def _ids(self) -> dict[str, int]:

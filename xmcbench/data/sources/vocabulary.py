@@ -10,18 +10,20 @@ from typing import NamedTuple
 from xml.parsers import expat
 
 from xmcbench.data.sources.records import read_csv
+from xmcbench.data.sources.source import Details, clean_details
 from xmcbench.data.text_files import at, open_source, read_all, read_lines, suffix_of
 from xmcbench.errors import DataError, Unavailable, UsageError
 from xmcbench.extras import installation
 
-_SKOS = {".ttl": "turtle", ".rdf": "xml", ".nt": "nt"}
+#: The syntaxes of SKOS by suffix, as rdflib calls them.
+SKOS = {".ttl": "turtle", ".rdf": "xml", ".nt": "nt"}
 
 #: Bytes of a SKOS file. rdflib keeps the whole graph in memory, which takes many times as much.
 _GRAPH = 256 << 20
 
 #: The names that a vocabulary may have in a folder.
 NAMES = ("vocabulary", "vocab", "subjects")
-SUFFIXES = (".tsv", ".csv", *_SKOS)
+SUFFIXES = (".tsv", ".csv", *SKOS)
 
 #: The language of labels where none is asked for.
 LANGUAGE = "en"
@@ -45,13 +47,14 @@ _LINE = re.compile(rb"[^\r\n]++")
 class Subject(NamedTuple):
     """A subject: its line, 0 in SKOS; its URI; its label, empty where it is deprecated or has none.
 
-    language: the tag of a label in another language than the one asked for.
+    language: the tag of a label in another language than the one asked for. details: of SKOS only.
     """
 
     line: int
     uri: str
     label: str
     language: str = ""
+    details: Details = Details()
 
 
 def bare(uri: str) -> str:
@@ -67,8 +70,8 @@ def read_vocabulary(path: Path, language: str | None) -> Iterator[Subject]:
     and where no subject has a label.
     """
     suffix = suffix_of(path)
-    if suffix in _SKOS:
-        subjects = iter(_skos(path, language, _SKOS[suffix]))
+    if suffix in SKOS:
+        subjects = iter(_skos(path, language, SKOS[suffix]))
     else:
         subjects = _csv(path, language or LANGUAGE) if suffix == ".csv" else _tsv(path)
     first, is_labeled = None, False
@@ -108,11 +111,14 @@ def _skos(path: Path, language: str | None, syntax: str) -> list[Subject]:
     """The concepts of a thesaurus.
 
     Of several preferred labels, the first of those in the language is taken, then of those without one, then of all, by
-    their tags and texts: the order of the file does not matter.
+    their tags and texts: the order of the file does not matter. Alternatives are the alternative and hidden labels, the
+    content the definitions and scope notes, in the language, in that of the label, or without one. Parents are the
+    broader concepts that have a label.
     """
     try:
         from rdflib import Graph, Literal, URIRef
-        from rdflib.namespace import OWL, RDF, SKOS
+        from rdflib.namespace import OWL, RDF
+        from rdflib.namespace import SKOS as TERMS
     except ImportError:
         raise Unavailable("a SKOS vocabulary is read by rdflib", installation("rdflib")) from None
     # Nothing can be done here about a URI of the vocabulary that is none.
@@ -129,15 +135,26 @@ def _skos(path: Path, language: str | None, syntax: str) -> list[Subject]:
         raise _not_skos(path, error) from None
     wanted = (language or LANGUAGE).lower()
     subjects = []
-    for concept in sorted({node for node in graph.subjects(RDF.type, SKOS.Concept) if isinstance(node, URIRef)}):
+    for concept in sorted({node for node in graph.subjects(RDF.type, TERMS.Concept) if isinstance(node, URIRef)}):
         is_deprecated = any(str(value).lower() in ("true", "1") for value in graph.objects(concept, OWL.deprecated))
         labels = [
             ((label.language or "").lower(), str(label))
-            for label in (() if is_deprecated else graph.objects(concept, SKOS.prefLabel))
+            for label in (() if is_deprecated else graph.objects(concept, TERMS.prefLabel))
             if isinstance(label, Literal) and _label(label)
         ]
         tag, label = min(labels, key=lambda pair: (pair[0] != wanted, pair), default=("", ""))
-        subjects.append(Subject(0, str(concept), label, tag if tag != wanted else ""))
+        names, contents = (
+            sorted(
+                str(literal)
+                for kind in kinds
+                for literal in graph.objects(concept, kind)
+                if isinstance(literal, Literal) and (literal.language or "").lower() in (wanted, tag, "")
+            )
+            for kinds in ((TERMS.altLabel, TERMS.hiddenLabel), (TERMS.definition, TERMS.scopeNote))
+        )
+        parents = sorted(str(parent) for parent in graph.objects(concept, TERMS.broader))
+        details = clean_details(label, names, " ".join(contents), parents)
+        subjects.append(Subject(0, str(concept), label, tag if tag != wanted else "", details))
     if not any(subject.label for subject in subjects):
         raise DataError(f"{path} has no skos:Concept with a skos:prefLabel", "both are needed for a subject")
     if language and all(subject.language for subject in subjects if subject.label):

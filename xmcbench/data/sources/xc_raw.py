@@ -1,9 +1,10 @@
 """The raw-text layout of the Extreme Classification repository: ``trn``, ``tst`` and ``lbl`` as JSON lines.
 
 An instance is an object with ``uid``, ``title``, ``content`` and ``target_ind``, the 0-based line numbers of its labels
-in lbl; a label has a ``title`` and optionally a ``uid``. Values are kept as they are: a uid of digits keeps its leading
-zeros, HTML entities are not decoded. ``target_rel`` is not read: a pair is known or it is not. In a file without
-pairs, no instance has a ``target_ind``.
+in lbl; a label has a ``title`` and optionally a ``uid``, ``alternatives`` (a list of other names), a ``content`` (such
+as a definition) and ``parents`` (a list of uids of broader labels). Values are kept as they are: a uid of digits keeps
+its leading zeros, HTML entities are not decoded. ``target_rel`` is not read: a pair is known or it is not. In a file
+without pairs, no instance has a ``target_ind``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xmcbench.data.sources.records import parse_object
 from xmcbench.data.sources.source import (
@@ -25,13 +27,18 @@ from xmcbench.data.sources.source import (
     Place,
     Row,
     Source,
+    clean_details,
     instance_rows,
     label_ids,
+    label_rows,
 )
 from xmcbench.data.sources.text_lines import MARK, write_lines
 from xmcbench.data.text_files import at, atomic_gzip, number_lines, parse_finite, read_lines
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import format_count
+
+if TYPE_CHECKING:
+    from xmcbench.label_texts import LabelTexts
 
 #: The file of pairs in the archive of the MACLR example.
 _PAIRS = "all_pairs.txt"
@@ -42,6 +49,7 @@ class XCRaw(Source):
 
     name = "xc"
     title = "raw text of the Extreme Classification repository: trn, tst and lbl as .json.gz"
+    holds_details = True
 
     @classmethod
     def recognize(cls, place: Place) -> bool:
@@ -63,7 +71,7 @@ class XCRaw(Source):
         for side, texts, pairs in content.sides():
             write_instances(folder / f"{SHORT_NAMES[side]}.json.gz", instance_rows(texts, pairs))
             write_matrix(folder / f"{SHORT_NAMES[side]}_X_Y.txt", pairs)
-        write_labels(folder / "lbl.json.gz", zip(content.labels.uids, content.labels.titles, strict=True))
+        write_label_texts(folder / "lbl.json.gz", content.labels)
 
 
 class Maclr(XCRaw):
@@ -89,7 +97,7 @@ class Maclr(XCRaw):
     def write(cls, content: Content, folder: Path, flatten: bool) -> None:
         for side, texts, pairs in content.sides():
             write_instances(folder / f"{SHORT_NAMES[side]}.json", instance_rows(texts, pairs))
-        write_labels(folder / "lbl.json", zip(content.labels.uids, content.labels.titles, strict=True))
+        write_label_texts(folder / "lbl.json", content.labels)
         uids, labels = list(content.test.uids), list(content.labels.uids)
         for uid in (*uids, *labels):
             if uid.split() != [uid] or uid.startswith(MARK):
@@ -122,15 +130,28 @@ def read_rows(path: Path, kind: Kind) -> Iterator[Row]:
             raise at(path, number, f"some {what}s have a {key} and some have none", f"give every {what} one, or none")
         if is_label:
             entry.setdefault("uid", str(number - 1))
-            entry["content"] = ""
+            if entry.get("content") is None:
+                entry["content"] = ""
         uid, title, content = entry.get("uid"), entry.get("title"), entry.get("content", "")
         # json creates no subclasses, and `type is` is the fastest test.
         if type(uid) is not str or type(title) is not str or type(content) is not str:
             raise _ill_typed(path, number, entry)
         if is_label and not title.strip():
             raise at(path, number, "the label has no text", "every label needs a title")
-        labels = () if is_label else _targets(path, number, entry.get("target_ind", []))
-        yield Row(path, number, uid, title, content, labels)
+        if is_label:
+            alternatives, parents = (_texts(path, number, key, entry) for key in ("alternatives", "parents"))
+            yield Row(path, number, uid, title, details=clean_details(title, alternatives, content, parents))
+        else:
+            yield Row(path, number, uid, title, content, _targets(path, number, entry.get("target_ind", [])))
+
+
+def _texts(path: Path, number: int, key: str, entry: Mapping[str, object]) -> list[str]:
+    found = entry.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not set(map(type, found)) <= {str}:
+        raise at(path, number, f"{key} is {json.dumps(found)[:40]}, not a list of strings", f'"{key}": ["..."]')
+    return found
 
 
 def _targets(path: Path, number: int, targets: object) -> array[int]:
@@ -168,6 +189,13 @@ def write_labels(path: Path, rows: Iterable[tuple[str, str]]) -> None:
     with atomic_gzip(path) as stream:
         for uid, title in rows:
             row = {"uid": uid, "title": title}
+            stream.write(f"{json.dumps(row, ensure_ascii=False)}\n".encode())
+
+
+def write_label_texts(path: Path, labels: LabelTexts) -> None:
+    """Write labels with all that they carry, gzipped where the name ends in .gz; equal rows give equal bytes."""
+    with atomic_gzip(path) as stream:
+        for row in label_rows(labels):
             stream.write(f"{json.dumps(row, ensure_ascii=False)}\n".encode())
 
 
