@@ -169,5 +169,5 @@ def nearest_labels(
         sides.append(dealt.transpose(1, 0, 2).reshape(-1, encoder.width)[: len(store)])
     found = torch.zeros((len(instances), count), dtype=torch.int32, device=context.device)
     if context.rank == 0:
-        found.copy_(torch.from_numpy(top_k(*sides, count, device=context.device.type, seed=seed).indices))
+        found.copy_(torch.from_numpy(top_k(sides[0], sides[1], count, device=context.device.type, seed=seed).indices))
     return np.array(broadcast(found, from_process=0).cpu())

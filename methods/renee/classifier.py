@@ -10,7 +10,7 @@ from torch import nn
 
 from xmcbench import MethodError, progress
 from xmcbench.methods.encoder.batches import Epochs
-from xmcbench.methods.encoder.contrastive import embed_parts
+from xmcbench.methods.encoder.contrastive import TokenSource, embed_parts
 from xmcbench.methods.encoder.hardware import DTYPES
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import DistributedContext, Task, TrainingPlan
@@ -45,7 +45,7 @@ class LabelClassifier(nn.Module):  # type: ignore[misc] # torch counts as untype
         self.register_buffer("weight", torch.from_numpy(start.copy()))
         self.register_buffer("velocity", torch.zeros_like(self.weight))
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(
         self, vectors: torch.Tensor, true: csr_matrix, rate: float, dtype: torch.dtype = torch.float32
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -130,7 +130,10 @@ class EndToEnd(Task):
         # Within the part of each process, documents come first, as their vectors do.
         drawn = np.sort(drawn.reshape(context.processes, -1), axis=1).ravel()
         rows, count = drawn[own], len(self._documents)
-        parts = [(self._documents, rows[rows < count]), (self._labels, rows[rows >= count] - count)]
+        parts: list[tuple[TokenSource, np.ndarray]] = [
+            (self._documents, rows[rows < count]),
+            (self._labels, rows[rows >= count] - count),
+        ]
         vectors = nn.functional.dropout(torch.cat(embed_parts(network, parts, context.device)), self._dropout)
         encoder = getattr(network, "module", network)
         losses, gradient = encoder.classifier.step(

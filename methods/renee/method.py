@@ -128,7 +128,7 @@ class Renee(BackboneMethod):
 
         vectors = self._embed(tower, documents, shared=True)
         start = start_weights(vectors, texts, pairs, self.text_weight, 1 / self.temperature)
-        classifier = LabelClassifier(start, self.offset, self.momentum).to(tower.device)
+        classifier: LabelClassifier = LabelClassifier(start, self.offset, self.momentum).to(tower.device)
         if self.frozen_epochs:
             targets = self._targets(pairs)
             plan = self._plan(self._steps(targets, self.frozen_epochs), self.classifier_rate)
