@@ -26,9 +26,12 @@ WITHOUT = {
     ("*.backend", "onnx"): "sentence-transformers needs other packages for it, which need an older transformers",
     ("*.backend", "openvino"): "the same",
     ("mpnet.recomputed_layers", True): "refused: the architecture cannot",
+    ("dexml.finetune_balanced", True): "refused: it has no effect",
+    ("dexml.negatives", "all"): "refused: it has no effect",
     ("ngame.finetune_balanced", True): "refused: it has no effect",
     ("ngame.negatives", "all"): "refused: it has no effect",
     ("ngame.head", "paper"): "refused: it compares by inner product",
+    ("renee.head", "paper"): "refused: it compares by inner product",
 }
 #: Parameters whose values are those of another method, by code that both share: only the default and one more occur.
 SHARED = {"analyzer": "tfidf"}
