@@ -1,6 +1,7 @@
 """Renee: the loss and its gradient in parts, the training of both, the score, and edge cases."""
 
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import torch
 from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, MethodError, Texts, UsageError
-from xmcbench.methods.encoder.training import TrainingPlan
+from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
+from xmcbench.methods.encoder.tokens import TokenStore
+from xmcbench.methods.encoder.training import TrainingPlan, train
 from xmcbench.methods.renee import Renee, classifier
 from xmcbench.methods.renee.classifier import EndToEnd, LabelClassifier, fit_on_frozen, start_weights
 
@@ -125,6 +128,33 @@ def test_the_classifier_learns_on_frozen_vectors(problem):
     with pytest.raises(MethodError, match="step 1 is NaN or infinite") as raised:
         fit_on_frozen(found, np.full((6, 4), np.nan, np.float32), true, TrainingPlan(2, 0.1), 3, 0.0, torch.float32)
     assert "classifier_rate" in raised.value.hint
+
+
+def test_an_interrupted_training_ends_as_one_that_was_not(checkpoint, stories, tmp_path):
+    """Weights and velocity of the classifier are in the checkpoint."""
+    ends = []
+    for name in ("whole", "interrupted"):
+        for last in (4, None) if name == "interrupted" else (None,):
+            encoder, tokenizer = open_encoder(checkpoint(), "native", 0), open_tokenizer(checkpoint())
+            sides = [TokenStore.of(Artifacts(tmp_path / "tokens"), side, tokenizer, 16) for side in stories[:2]]
+            encoder.add_module("classifier", LabelClassifier(np.ones((10, encoder.width), np.float32), 3.0, 0.9))
+            task = Stopping(*sides, stories[2], TrainingPlan(7, 0.1), 8, 0.5)
+            task.last = last
+            plan = TrainingPlan(7, 1e-3, checkpoint_s=0)
+            with pytest.raises(KeyboardInterrupt) if last else nullcontext():
+                history = train(encoder, task, plan, tmp_path / name, {}, "cpu")
+        ends.append(encoder.weights())
+    assert history.resumed_at == 4
+    assert {"classifier.weight", "classifier.velocity"} < {*ends[0]}
+    for name, weights in ends[0].items():
+        assert np.array_equal(weights, ends[1][name]), name
+
+
+class Stopping(EndToEnd):
+    def losses(self, step, network, context):
+        if step == self.last:
+            raise KeyboardInterrupt
+        return super().losses(step, network, context)
 
 
 @pytest.fixture
