@@ -62,8 +62,8 @@ class Renee(BackboneMethod):
     label_prompt: Annotated[str | None, Doc("text put before every label; none: the checkpoint's own, if any")] = None
     label_texts: Annotated[bool, Doc("train on the texts of labels too", "Renee, section 6.1.2")] = True
     frozen_epochs: Annotated[
-        Natural, Doc("passes of the classifier's training over the texts before the encoder is trained", _DEV)
-    ] = 8
+        Natural, Doc("passes of the classifier's training over the texts before the encoder is trained")
+    ] = 4
     epochs: Annotated[Natural, Doc("passes over the texts in which both are trained", "Renee, table 15")] = 100
     batch: Annotated[Positive, Doc("texts per step, over all processes", "Renee, table 15")] = 512
     learning_rate: Annotated[AboveZero, Doc("highest learning rate of the encoder", "Renee, table 15")] = 1e-5
