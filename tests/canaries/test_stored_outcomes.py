@@ -34,6 +34,9 @@ WITHOUT = {
     ("ngame.negatives", "all"): "refused: it has no effect",
     ("ngame.head", "paper"): "refused: it compares by inner product",
     ("lmtx.head", "paper"): "the same",
+    ("dexml.finetune_balanced", True): "refused: it has no effect",
+    ("dexml.negatives", "all"): "refused: it has no effect",
+    ("renee.head", "paper"): "refused: it compares by inner product",
 }
 #: Parameters whose values are those of another method, by code that both share: only the default and one more occur.
 SHARED = {"analyzer": "tfidf"}

@@ -44,7 +44,7 @@ _MARKERS = (
 )
 #: Titles of methods, in the order in which they get a color and a marker; other methods get theirs by a hash.
 _METHODS = """TF-IDF,BM25,kNN,Label expansion,GloVe,Embedder,Hybrid,Rerank,SentBERT,SimCSE,ICT,MACLR,MPNet,RTS,NGAME,
-PEFA,XR-Linear,XR-Transformer,AttentionXML,Astec,SiameseXML,ZestXML""".replace("\n", "").split(",")
+PEFA,XR-Linear,XR-Transformer,AttentionXML,Astec,SiameseXML,ZestXML,Renee,DEXML""".replace("\n", "").split(",")
 
 
 @dataclass(frozen=True, kw_only=True)

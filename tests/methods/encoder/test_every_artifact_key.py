@@ -24,6 +24,7 @@ from xmcbench.data.card import Card, Derivation
 from xmcbench.data.dataset import Dataset
 from xmcbench.methods.deepxml.bags import Tokens
 from xmcbench.methods.dense.vectors import shared_vectors
+from xmcbench.methods.dexml import DEXML
 from xmcbench.methods.embedder.model import EmbeddingModel
 from xmcbench.methods.encoder import cloze, scratch, tower
 from xmcbench.methods.encoder.cloze import splitter
@@ -37,6 +38,7 @@ from xmcbench.methods.label_expansion import LabelExpansion
 from xmcbench.methods.lmtx import LMTX
 from xmcbench.methods.maclr import MACLR, pseudo_pairs
 from xmcbench.methods.ngame import NGAME
+from xmcbench.methods.renee import Renee
 from xmcbench.methods.rerank.judgments import keep_scores
 from xmcbench.methods.rts import RTS
 from xmcbench.methods.sentbert import SentBERT
@@ -314,6 +316,8 @@ VALUES = {
     LMTX: {**TRAINING, "steps": 4, "rounds": 2, "relevant": 0.1, "shortlist": 4, "checked": 0},
     MACLR: {**TRAINING, **CLUSTERS, "steps": 4, "pseudo_steps": 2, "sampled_labels": 4},
     NGAME: {**SHORT, "finetune_steps": 3, "finetune_batch": 8, "cluster_size": 4, "classifier_epochs": 1},
+    DEXML: {**SHORT, "finetune_steps": 3, "finetune_batch": 8},
+    Renee: {**SHORT, "frozen_epochs": 1, "epochs": 1, "batch": 8, "learning_rate": 1e-3},
     XRTransformer: {
         "precision": "fp32", "instance_length": 24, "steps": 4, "batch": 8, "leaf": 2, "branches": 2, "min_clusters": 2
     },
@@ -429,6 +433,30 @@ add_learning_case(
     NGAME,
     ON_PAIRS,
     {"cluster_size": 3, "clusters_updated_every": 2, "pair_loss": "contrastive", "margin": 0.2, "hardest": 2},
+)
+add_learning_case(
+    "methods.encoder.dual_encoder:DualEncoder._train_on_pairs",
+    "unfinished training",
+    DEXML,
+    ON_PAIRS,
+    {"pool": "hard", "loss": "top-k"},
+)
+add_learning_case(
+    "methods.encoder.dual_encoder:DualEncoder._train_on_pairs",
+    "unfinished training",
+    DEXML,
+    {"hard_negatives": 2, "shortlist": 3, "mined_every": 1, "top_k": 2, "top_k_sharpness": 1.0},
+    {"pairs": ON_PAIRS["pairs"]},
+    pool="hard",
+    loss="top-k",
+)
+add_learning_case(
+    "methods.renee.method:Renee._train_both",
+    "unfinished training",
+    Renee,
+    {name: value for name, value in ON_PAIRS.items() if not name.startswith(("finetune", "cached"))},
+    {"batch": 5, "learning_rate": 2e-3, "epochs": 2, "frozen_epochs": 0, "label_texts": False, "text_weight": 1.0},
+    {"classifier_rate": 0.1, "momentum": 0.5, "dropout": 0.2, "offset": 3.0},
 )
 add_learning_case(
     "methods.xr_transformer.method:XRTransformer._finetune_levels",
