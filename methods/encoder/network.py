@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from xmcbench import UsageError
 from xmcbench.methods.encoder.hardware import DTYPES, Chosen
+from xmcbench.methods.encoder.inference import freeze, set_attention
 from xmcbench.methods.encoder.settings import DenseLayer, Settings
 
 POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
@@ -199,23 +199,18 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         longest] a batch. Several batches in one call, because data-parallel training allows one forward pass a step."""
         device = ids[0].device.type
         # In bfloat16 on the CPU, plain products under autocast take half the time of fused attention.
-        _set_attention(self.transformer, fused=device != "cpu" or self.precision != "bf16")
+        set_attention(self.transformer, fused=device != "cpu" or self.precision != "bf16")
         with torch.autocast(device, DTYPES[self.precision], enabled=self.precision != "fp32"), cheap_dropout(device):
             pooled = torch.cat([self._batch(*batch) for batch in zip(self._words(ids), masks, strict=True)])
         return self._finish(pooled.float())
 
     def frozen(self) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-        """Return a function for inference from a batch, ids int64 and mask bool [n, longest], to its vectors. In bf16
-        and fp16 it holds a copy of the transformer with weights of that type: autocast would cast them again in every
-        layer of every batch, and keep what is between the products in float32."""
-        transformer = self.transformer
-        if self.precision != "fp32":
-            transformer = copy.deepcopy(transformer).to(DTYPES[self.precision]).eval()
-        _set_attention(transformer, is_fusing_faster(next(self.parameters()).device.type, self.precision))
+        """Return a function for inference from a batch, ids int64 and mask bool [n, longest], to its vectors, with the
+        weights as they are now; see ``freeze``."""
+        states = freeze(self.transformer, next(self.parameters()).device.type, self.precision)
 
         def vectors(ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-            states = transformer(input_ids=ids, attention_mask=mask.long()).last_hidden_state  # type: ignore[operator]
-            return self._finish(self._pool(states, mask).float())
+            return self._finish(self._pool(states(ids, mask), mask).float())
 
         return vectors
 
@@ -294,22 +289,6 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         return digest.hexdigest()
 
 
-def is_fusing_faster(device: str, precision: Chosen) -> bool:
-    """Return whether inference is faster with fused attention than with plain products. In bfloat16 on the CPU it is
-    with AMX. With AVX-512 alone torch computes it in float32, which takes 1.5 to 2 times as long. An older torch does
-    not tell what the processor has."""
-    known: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return device != "cpu" or precision != "bf16" or bool(known.get("amx_bf16"))
-
-
 def _options_of_recomputing(device: str) -> dict[str, Any]:
     """Options by which activations are computed again: outside ``forward``, with the same dropout."""
     return {"use_reentrant": False, "context_fn": lambda: (nullcontext(), cheap_dropout(device))}
-
-
-def _set_attention(transformer: nn.Module, fused: bool) -> None:
-    """Fused attention where it is wanted and the architecture has it, else plain products."""
-    wanted = "sdpa" if fused and getattr(transformer, "_supports_sdpa", False) else "eager"
-    config: Any = transformer.config
-    if config._attn_implementation != wanted:
-        transformer.set_attn_implementation(wanted)  # type: ignore[operator, union-attr]
