@@ -1,4 +1,4 @@
-"""Frozen networks: packed products against those of torch."""
+"""Frozen networks: packed products and our attention against those of torch and transformers."""
 
 import copy
 
@@ -20,6 +20,12 @@ def batch():
     return ids, torch.arange(17) < lengths[:, None]
 
 
+@pytest.fixture
+def no_amx(monkeypatch):
+    known = {**torch.cpu.get_capabilities(), "amx_bf16": False}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known)
+
+
 def plain_states(transformer, ids, mask, **options):
     transformer = copy.deepcopy(transformer).to(**options)
     transformer.set_attn_implementation("eager")
@@ -29,9 +35,10 @@ def plain_states(transformer, ids, mask, **options):
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "roberta", "mpnet"])
 def test_packed_products_are_those_of_torch(checkpoint, batch, kind):
     transformer = open_encoder(checkpoint(kind), "native", 0).eval().transformer
+    draw = torch.Generator().manual_seed(0)
     for layer in transformer.modules():
         if isinstance(layer, torch.nn.Linear):
-            torch.nn.init.normal_(layer.bias)  # zero in a new checkpoint
+            torch.nn.init.normal_(layer.bias, generator=draw)  # zero in a new checkpoint
     with torch.inference_mode():
         found, expected = freeze(transformer, "cpu", "fp32")(*batch), plain_states(transformer, *batch)
     torch.testing.assert_close(found[batch[1]], expected[batch[1]], atol=1e-5, rtol=0)
@@ -46,6 +53,36 @@ def test_rounded_weights_give_the_same_bits(checkpoint, batch):
         expected = linear(states)
         inference._pack(linear)
         assert torch.equal(linear(states), expected)
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet"])
+@pytest.mark.parametrize("padded", [True, False])
+def test_our_attention_is_that_of_transformers(checkpoint, batch, no_amx, kind, padded):
+    """As near to float32 as theirs is; an architecture whose attention has more to it keeps its own."""
+    transformer = open_encoder(checkpoint(kind), "native", 0).eval().transformer
+    draw = torch.Generator().manual_seed(0)
+    for layer in transformer.modules():
+        if isinstance(layer, torch.nn.Linear):
+            torch.nn.init.normal_(layer.weight, std=0.5, generator=draw)  # a new checkpoint attends to all tokens alike
+    ids, mask = batch if padded else (batch[0], torch.ones_like(batch[1]))
+    with torch.inference_mode():
+        exact = plain_states(transformer, ids, mask)[mask]
+        theirs = plain_states(transformer, ids, mask, dtype=torch.bfloat16)[mask]
+        found = freeze(transformer, "cpu", "bf16")(ids, mask)[mask]
+    assert found.dtype == torch.bfloat16
+    error, accepted = (torch.linalg.norm(states.float() - exact) for states in (found, theirs))
+    assert error <= 1.2 * accepted
+
+
+def test_attention_by_its_definition():
+    draw = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(2, 3, 5, 4, generator=draw) for _ in range(3))
+    hidden = torch.zeros(2, 1, 5, 5)
+    hidden[0, ..., 3:] = torch.finfo(torch.float32).min
+    for mask in (hidden, None):
+        expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, scale=0.3)
+        found, _ = inference._attend(torch.nn.Module(), query, key, value, mask, scaling=0.3)
+        torch.testing.assert_close(found, expected.transpose(1, 2))
 
 
 def test_the_trained_network_stays_as_it_is(checkpoint, batch):
