@@ -90,7 +90,7 @@ def test_encoding(benchmark, prepared, capsys):
     with capsys.disabled():
         print(f"\n{benchmark.extra_info}")
     assert abs(recalls[0] - recalls[1]) <= 0.2
-    assert ratio >= (3.8 if encoder.precision == "bf16" else 1.0)  # in float32 nothing is saved but the padding
+    assert ratio >= 1.0  # how much more depends on the processor; see test_encoding_benchmark.py
 
 
 def test_training_step(benchmark, prepared, capsys):
