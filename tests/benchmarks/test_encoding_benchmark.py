@@ -4,7 +4,7 @@ The documents are 400 of LF-Debian-2K, whole, and the encoder is MiniLM. Only th
 work, so what attention takes lowers the share. One thread each: encoding gives every thread a batch of its own.
 
 On an AMD EPYC with AVX-512 bf16 the share is 0.67 in bf16, and the bar is missed: the products take two thirds of the
-time; attention, with its softmax and copies, a fifth; GELU, layer norm and sums a tenth. A network written out by hand,
+time; attention, with its softmax and copies, a quarter; GELU, layer norm and sums 8%. A network written out by hand,
 without padding and with GELU and sums inside the products, came to 0.77. In float32 the share is above 1: plain
 products are those of MKL, which has none for AMD's AVX-512.
 """
