@@ -122,9 +122,14 @@ def add_plugin(group: Any) -> None:
     )
 
 
+def add_runs(group: Any) -> None:
+    """Add the flag for the runs folder."""
+    group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+
+
 def add_execution(group: Any) -> None:
     """Add flags for the runs folder and what a cell may take."""
-    group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    add_runs(group)
     add_limits(group)
     add_device(group)
     group.add_argument(

@@ -26,7 +26,7 @@ from xmcbench.storage.reading import FLAG, VARIABLE
 
 #: The verbs, each a module of this package; the first line of its docstring is its line of help.
 VERBS = (
-    *("run", "ls", "suggest", "score", "leaderboard", "curve", "compare", "explain", "show", "power", "rank"),
+    *("run", "ls", "fit", "suggest", "score", "leaderboard", "curve", "compare", "explain", "show", "power", "rank"),
     *("export", "cite", "reproduce", "ablation", "confirm", "clean", "data", "check", "doctor"),
 )
 

@@ -26,6 +26,7 @@ from xmcbench.storage.shipped import find_shipped
 
 if TYPE_CHECKING:
     from xmcbench.data.dataset import Dataset
+    from xmcbench.texts import Texts
 
 
 @dataclass(frozen=True)
@@ -243,6 +244,18 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
         return open_dataset(source_at(listing.place), listing.card)
     parent = source_of(listing)
     return derive(open_dataset(source_at(parent.place), parent.card), listing.card)  # type: ignore[arg-type]
+
+
+def load_documents(reference: str | Path) -> Texts:
+    """Return the texts of documents: of a place, or of the dataset of this name, without their labels.
+
+    Raises UsageError and DataError.
+    """
+    from xmcbench.data.store import get_corpus
+    from xmcbench.texts import Texts
+
+    source = source_at(_documents_place(str(reference)))
+    return Texts.open(get_corpus(source.documents(), source).texts)
 
 
 def _documents_place(reference: str) -> Place:
