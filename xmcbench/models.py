@@ -42,7 +42,7 @@ _FACTS, _LABELS, _CARD = "model.json", "labels.jsonl", "README.md"
 #: Test instances on which a model that was just written is compared with the method that was trained.
 _SAMPLE = 50
 #: Relative and absolute difference of scores that another number of threads can make.
-_NEAR = {"rtol": 1e-3, "atol": 1e-5}
+_RELATIVE, _ABSOLUTE = 1e-3, 1e-5
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -124,7 +124,7 @@ class Model:
 
     @property
     def is_current(self) -> bool:
-        """Whether the source of the method is that of the training, so that it predicts as its cell did."""
+        """True where the source of the method is that of the training, so that it predicts as its cell did."""
         return source_of(type(self.method)).digest == self.facts.source_sha256
 
     def predict(self, texts: Texts | Sequence[str], k: int = 100) -> TopK:
@@ -175,7 +175,7 @@ def fit(
         _write(cell, folder)
         model = Model.load(folder, cell.plugins, options.compute, keep_kernels)
         again = model.predict(texts, depth(cell))
-        if not np.allclose(predicted.scores, again.scores, **_NEAR):
+        if not np.allclose(predicted.scores, again.scores, _RELATIVE, _ABSOLUTE):
             raise MethodError(
                 f"the method {cell.cell.method} does not keep its trained state: it predicts otherwise when it is "
                 "opened again",

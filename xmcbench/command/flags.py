@@ -71,6 +71,12 @@ def add_dataset(group: Any, several: bool = True) -> None:
         help=f"{what if several else one} (default: the one that `ls datasets` marks)",
     )
     add_columns(group)
+    group.add_argument(
+        "--dev",
+        metavar="SHARE",
+        help="test on a share of the training instances, such as 0.1, and leave the test instances alone: for choosing "
+        "among methods and parameters",
+    )
 
 
 def add_columns(group: Any) -> None:

@@ -68,8 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the cell and write the file; 1 if the cell fails."""
     if arguments.model is not None:
         return _open_model(arguments)
-    unused = "{} is for --model"
-    request.check_unused(arguments, unused, "xmcbench fit METHOD --out FOLDER writes a model", serve=None, host=None)
+    said = "{} is for --model"
+    request.check_unused(arguments, said, "xmcbench fit METHOD --out FOLDER writes a model", serve=None, host=None)
     if arguments.out is None:
         raise UsageError("--out is required with --method", "for example --out suggested.tsv")
     from xmcbench.command import report
@@ -102,10 +102,10 @@ def _write(found: Suggestions, out: Path) -> None:
 
 def _open_model(arguments: argparse.Namespace) -> int:
     """Suggest labels by a model, or serve it."""
-    trained = {"dataset": None, "columns": None, "setting": None, "ratio": None, "by": None, "preset": None, "set": []}
-    others = {"seed": [0], "filter": None, "runs": Path("runs"), "jobs": None, "on": "local", "cells_per_gpu": 1}
-    rest = {"force": False, "refresh": False, **flags.LIMITS, "processes": flags.DEVICE["processes"]}
-    request.check_unused(arguments, "{} does nothing with --model", "leave it out", **trained, **others, **rest)
+    no_text = dict.fromkeys(("dataset", "columns", "dev", "setting", "ratio", "by", "preset", "filter", "jobs"))
+    others = {"set": [], "seed": [0], "runs": Path("runs"), "on": "local", "cells_per_gpu": 1, "force": False}
+    unused = {**no_text, **others, "refresh": False, **flags.LIMITS, "processes": flags.DEVICE["processes"]}
+    request.check_unused(arguments, "{} does nothing with --model", "leave it out", **unused)
     is_serving = arguments.serve is not None
     if not is_serving and arguments.host is not None:
         raise UsageError("--host is for --serve", "give a port too: --serve 8000")

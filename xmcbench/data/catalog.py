@@ -10,11 +10,11 @@ import re
 import shlex
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+import msgspec
 
 from xmcbench.data.card import Card, read_card
 from xmcbench.data.sealing import check_open
@@ -27,6 +27,9 @@ from xmcbench.storage.shipped import find_shipped
 if TYPE_CHECKING:
     from xmcbench.data.dataset import Dataset
     from xmcbench.texts import Texts
+
+#: The option of a place or a name that holds a share of the training instances out.
+DEV = "dev"
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,11 @@ def locate(name_or_place: str | Path) -> Listing:
     UnknownName for an unknown name, UsageError for a missing folder, DataError for a broken card.
     """
     place = place_of(name_or_place)
+    if (dev := place.options.get(DEV)) is not None:
+        whole, share = locate(without(str(name_or_place), DEV)), _read_share(dev)
+        name, slug = (f"{called}-dev-{share:g}" for called in (whole.name, whole.slug))
+        card = whole.card and msgspec.structs.replace(whole.card, name=name, slug=slug, counts={}, files={})
+        return replace(whole, name=name, slug=slug, card=card)
     if not isinstance(name_or_place, Path) and (listing := _find_named(place)):
         return listing
     if not place.path.exists() and find_layout(place) is None:
@@ -224,11 +232,13 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
     A place needs no card; without one the propensities are those of the known dataset of its name, otherwise those of
     datasets other than Amazon's and Wikipedia's.
     Files are read and checked the first time; later loads map the cached form. The option ``documents=PLACE`` replaces
-    the test instances by other documents, without labels; ``limit=N`` keeps N training and N test instances at most.
+    the test instances by other documents, without labels; ``limit=N`` keeps N training and N test instances at most;
+    ``dev=SHARE`` replaces the test instances by a share of the training instances, to choose hyperparameters, and reads
+    no test instance.
 
     Raises what ``locate`` raises, and DataError if the data are missing or broken, and inside a cell.
     """
-    from xmcbench.data.opening import derive, open_dataset, with_documents, with_limit
+    from xmcbench.data.opening import derive, hold_out, open_dataset, open_training, with_documents, with_limit
 
     check_open("a dataset")
     options = place_of(name_or_place).options
@@ -240,10 +250,28 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
     listing = locate(name_or_place)
     if listing.card is None or listing.problem:
         raise DataError(listing.problem, listing.hint)
+    if (dev := place_of(name_or_place).options.get(DEV)) is not None:
+        whole = locate(without(str(name_or_place), DEV))
+        if whole.place is None or whole.card is None:  # the parts of a derived dataset are made together
+            parent = load_dataset(without(str(name_or_place), DEV))
+        else:
+            parent = open_training(source_at(whole.place), whole.card)
+        return hold_out(parent, listing.card, _read_share(dev))
     if listing.place is not None:
         return open_dataset(source_at(listing.place), listing.card)
     parent = source_of(listing)
     return derive(open_dataset(source_at(parent.place), parent.card), listing.card)  # type: ignore[arg-type]
+
+
+def _read_share(text: str) -> float:
+    """Return the share of the option ``dev``. Raises UsageError."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise UsageError(f"{text!r} is not a share of the training instances", f"{DEV}=0.1 holds out a tenth of them")
+    return share
 
 
 def load_documents(reference: str | Path) -> Texts:
@@ -295,7 +323,9 @@ def _at_place(place: Place) -> Listing:
         card = bare_card(_name_of(place))
         with suppress(UnknownName):
             if known := find(card.name).card:
-                card = replace(card, name=known.name, slug=known.slug, propensity=known.propensity, filter=known.filter)
+                card = msgspec.structs.replace(
+                    card, name=known.name, slug=known.slug, propensity=known.propensity, filter=known.filter
+                )
     is_derived = card.derive and find_layout(place) is None
     return Listing(card.slug, card.name, card, None if is_derived else place)
 

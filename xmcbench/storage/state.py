@@ -173,7 +173,7 @@ class _Reader:
         return pa.Array.from_buffers(pa.large_string(), len(self._arrays[ends]) - 1, buffers)
 
     def _object(self, module: str, name: str, state: dict[str, Any]) -> Any:
-        made = object.__new__(self._class(module, name))
+        made: Any = object.__new__(self._class(module, name))
         made.__dict__.update({key: self.decode(item) for key, item in state.items()})
         return made
 
