@@ -44,7 +44,7 @@ def test_a_file_without_a_test_set_has_a_dev_split_of_what_is_left(table):
 
 @pytest.mark.parametrize("layout", ["xc", "table"])
 def test_no_test_file_is_read(tiny, tmp_path, layout):
-    """Where the labels have a file of their own."""
+    """The labels have a file of their own."""
     folder = tiny
     if layout == "table":
         folder = tmp_path / "tables"

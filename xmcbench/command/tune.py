@@ -43,6 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the trials, and print them and the flags of the best one."""
+    from xmcbench.output.layout import fill
     from xmcbench.storage.atomic import write_text
     from xmcbench.tuning import tune
 
@@ -55,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     grid = request.grid(arguments, [arguments.method], dataset=request.only_dataset(arguments))
     search, metric = arguments.search, arguments.metric
     found = tune(grid, arguments.trials, metric, search, arguments.filter, options, registry, progress=progress)
-    print(found.table(), "", found, sep="\n")
+    print(found.table(), "", fill(str(found)), sep="\n")
     if arguments.figure is not None:
         write_text(arguments.figure, found.chart().draw())
         print(arguments.figure)

@@ -238,7 +238,7 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
 
     Raises what ``locate`` raises, and DataError if the data are missing or broken, and inside a cell.
     """
-    from xmcbench.data.opening import derive, hold_out, open_dataset, open_training, with_documents, with_limit
+    from xmcbench.data.opening import derive, hold_out, open_dataset, with_documents, with_limit
 
     check_open("a dataset")
     options = place_of(name_or_place).options
@@ -251,16 +251,21 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
     if listing.card is None or listing.problem:
         raise DataError(listing.problem, listing.hint)
     if (dev := place_of(name_or_place).options.get(DEV)) is not None:
-        whole = locate(without(str(name_or_place), DEV))
-        if whole.place is None or whole.card is None:  # the parts of a derived dataset are made together
-            parent = load_dataset(without(str(name_or_place), DEV))
-        else:
-            parent = open_training(source_at(whole.place), whole.card)
-        return hold_out(parent, listing.card, _read_share(dev))
+        return hold_out(_load_training(without(str(name_or_place), DEV)), listing.card, _read_share(dev))
     if listing.place is not None:
         return open_dataset(source_at(listing.place), listing.card)
     parent = source_of(listing)
     return derive(open_dataset(source_at(parent.place), parent.card), listing.card)  # type: ignore[arg-type]
+
+
+def _load_training(reference: str) -> Dataset:
+    """Load a dataset for its training instances alone. The parts of a derived one are made together."""
+    from xmcbench.data.opening import open_training
+
+    listing = locate(reference)
+    if listing.place is None or listing.card is None:
+        return load_dataset(reference)
+    return open_training(source_at(listing.place), listing.card)
 
 
 def _read_share(text: str) -> float:
