@@ -67,6 +67,7 @@ NEEDED = {
     "methods/words/test_vector_file.py": ("gensim",),
     "methods/xr_linear/test_pecos_ranker.py": ("pecos",),
     "test_changed_code.py": ENCODERS,
+    "test_tuning.py": ("optuna",),
 }
 
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xmcbench.api import ablation, curve, evaluate, explain, run, suggest
+    from xmcbench.api import ablation, curve, evaluate, explain, fit, run, suggest
     from xmcbench.comparison import Comparison, compare
     from xmcbench.data import Dataset, load_dataset
     from xmcbench.environment import Compute, usable_cores
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from xmcbench.extras import installation
     from xmcbench.label_texts import LabelTexts
     from xmcbench.method import Method
+    from xmcbench.models import Model
     from xmcbench.parameters import Doc
     from xmcbench.results import Results
     from xmcbench.runner.parts import Part
@@ -42,6 +43,7 @@ _PUBLIC = {
     "Limits": "xmcbench.runner.target",
     "Method": "xmcbench.method",
     "MethodError": "xmcbench.errors",
+    "Model": "xmcbench.models",
     "Options": "xmcbench.experiment",
     "Part": "xmcbench.runner.parts",
     "Results": "xmcbench.results",
@@ -55,6 +57,7 @@ _PUBLIC = {
     "curve": "xmcbench.api",
     "evaluate": "xmcbench.api",
     "explain": "xmcbench.api",
+    "fit": "xmcbench.api",
     "installation": "xmcbench.extras",
     "load_arrays": "xmcbench.storage.tensors",
     "load_dataset": "xmcbench.data",
@@ -76,6 +79,7 @@ __all__ = [
     "Limits",
     "Method",
     "MethodError",
+    "Model",
     "Options",
     "Part",
     "Results",
@@ -89,6 +93,7 @@ __all__ = [
     "curve",
     "evaluate",
     "explain",
+    "fit",
     "installation",
     "load_arrays",
     "load_dataset",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xmcbench import metrics, suggestions
+from xmcbench import metrics, models, suggestions
 from xmcbench.analysis import explain as analysis
 from xmcbench.arguments import make_grids, merge_arguments, several
 from xmcbench.comparison import compare
@@ -29,6 +29,7 @@ from xmcbench.topk import TopK
 
 if TYPE_CHECKING:
     from xmcbench.analysis.explanation import Explanation
+    from xmcbench.models import Model
     from xmcbench.results import Ablated, Coverage, Results
     from xmcbench.suggestions import Suggestions
 
@@ -173,6 +174,30 @@ def suggest(
     """
     given = {"dataset": dataset, "setting": setting, "ratio": ratio, "by": by, "methods": [method], "preset": preset}
     return suggestions.suggest({**given, "set": set, "seed": seed}, documents, k, filter, _check_options(options, runs))
+
+
+def fit(
+    dataset: str | Path | None = None,
+    method: str | Method = "tfidf",
+    out: str | Path = "model",
+    *,
+    setting: str | None = None,
+    ratio: float | None = None,
+    by: str | None = None,
+    preset: str | None = None,
+    set: Mapping[str, Mapping[str, object]] | None = None,  # noqa: A002
+    seed: int = 0,
+    overwrite: bool = False,
+    runs: str | Path | None = None,
+    options: Options | None = None,
+) -> Model:
+    """Train a method as its cell does, and keep it in the folder ``out``, which ``Model.load`` opens.
+
+    setting: default is ``full`` if there are training pairs that the method uses. overwrite: replace a model. The rest
+    is as for ``run``. Raises what ``run`` raises, and MethodError if the training fails or the method cannot be kept.
+    """
+    given = {"dataset": dataset, "setting": setting, "ratio": ratio, "by": by, "methods": [method], "preset": preset}
+    return models.fit({**given, "set": set, "seed": seed}, out, overwrite, _check_options(options, runs))
 
 
 def evaluate(

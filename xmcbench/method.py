@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from xmcbench.texts import Texts
     from xmcbench.topk import TopK
 
+#: Attributes that belong to a run and not to what was trained.
+_OF_RUN = frozenset({"_artifacts", "_compute", "_notes"})
 #: Whether a method uses pairs.
 Supervision = Literal["unused", "optional", "required"]
 
@@ -53,6 +55,9 @@ class Method:
 
     A method defines ``predict``, or ``predict_batches`` if it can rank the labels for some of the texts at a time; the
     other one follows. The harness writes batches as they come, so that a million instances need not fit in memory.
+
+    ``save`` and ``load`` keep a trained method. Those of this class know attributes that are arrays, sparse matrices,
+    JSON values and objects of these; a method with others defines its own.
 
     The harness also sets ``self.seed`` (an int: draw every random number from it), ``self.artifacts`` (a store that
     cells share) and ``self.compute`` (device and processes). Put facts for a reader of the result into ``self.notes``,
@@ -203,6 +208,24 @@ class Method:
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """Yield the predictions in parts: some of the rows in each, all k columns, in the order of the texts."""
         yield self.predict(raw_X, k)
+
+    def save(self, folder: Path) -> None:
+        """Write what training has made into an empty folder, for ``load``; without pickle.
+
+        The harness adds parameters, seed and label texts. Raises MethodError for an attribute that cannot be kept.
+        """
+        from xmcbench.storage.state import save_state
+
+        save_state(folder, {name: value for name, value in vars(self).items() if name not in _OF_RUN}, type(self))
+
+    def load(self, folder: Path) -> None:
+        """Take over what ``save`` wrote for a method with these parameters, so that it can predict.
+
+        Raises DataError for files that are not those of ``save``.
+        """
+        from xmcbench.storage.state import load_state
+
+        vars(self).update(load_state(folder, type(self)))
 
 
 def _accept_lists(predict: Callable[..., TopK]) -> Callable[..., TopK]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from xmcbench.plugins.registry import Registry
     from xmcbench.records import Record
     from xmcbench.results import Results
+    from xmcbench.runner.grid import Grid
+    from xmcbench.texts import Texts
     from xmcbench.topk import TopK
 
 COLUMNS = ("uid", "rank", "score", "label_uid", "label")
@@ -37,23 +40,31 @@ _SHOWN = 20
 
 @dataclass(frozen=True, repr=False)
 class Suggestions:
-    """The first k labels of each document. record: of the cell; predictions: after the filter, all of them."""
+    """The first k labels of each document.
 
-    record: Record
-    dataset: Dataset
+    name, setting: of the row, as in tables. source: what the documents are called. predictions: after the filter, all
+    of them. record: of the cell; None where a kept model predicted.
+    """
+
+    name: str
+    setting: str
+    source: str
+    documents: Texts
+    labels: Texts
     predictions: TopK
     k: int
+    record: Record | None = None
 
     def __iter__(self) -> Iterator[tuple[str, int, float, str, str]]:
         """Yield the uid of a document, rank, score, uid and text of a label; best label first."""
-        titles = self.dataset.labels.titles
-        for row, uid in enumerate(self.dataset.test.uids):
+        titles = self.labels.titles
+        for row, uid in enumerate(self.documents.uids):
             labels, scores = (
                 part[row, : self.k].tolist() for part in (self.predictions.indices, self.predictions.scores)
             )
             for rank, (label, score) in enumerate(zip(labels, scores, strict=True), 1):
                 if label >= 0:
-                    yield uid, rank, score, self.dataset.labels.uids[label], titles[label]
+                    yield uid, rank, score, self.labels.uids[label], titles[label]
 
     @property
     def empty(self) -> int:
@@ -74,22 +85,24 @@ class Suggestions:
                 cells = (tsv(uid), str(rank), f"{score:.6g}", tsv(label), tsv(one_line(text)))
                 stream.write(("\t".join(cells) + "\n").encode())
 
-    def _lines(self) -> list[list[str]]:
-        shown = zip(range(_SHOWN), self, strict=False)
-        return [[uid, str(rank), f"{score:.4g}", label, text] for _, (uid, rank, score, label, text) in shown]
+    def table(self, rows: int | None = None) -> str:
+        """Return the suggestions as a table, or the first of them."""
+        return format_table(self._lines(rows), COLUMNS, ("left", "right", "right", "left", "left"))
+
+    def _lines(self, rows: int | None) -> list[list[str]]:
+        shown = islice(self, rows)
+        return [[uid, str(rank), f"{score:.4g}", label, text] for uid, rank, score, label, text in shown]
 
     def __str__(self) -> str:
         """The first suggestions as a table."""
-        return format_table(self._lines(), COLUMNS, ("left", "right", "right", "left", "left"))
+        return self.table(_SHOWN)
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
-        caption = (
-            f"First suggestions of {self.record.name} for {len(self.dataset.test):,} documents of {self.dataset.name}"
-        )
-        return document.table(caption, COLUMNS, self._lines())
+        caption = f"First suggestions of {self.name} for {len(self.documents):,} documents of {self.source}"
+        return document.table(caption, COLUMNS, self._lines(_SHOWN))
 
 
 def suggest(
@@ -107,28 +120,13 @@ def suggest(
     pairs and the method uses them. documents: the place of others than the test set. registry: default is that of the
     options. Raises UsageError, DataError, MethodError if the cell fails.
     """
-    if not 1 <= k <= 100:
-        raise UsageError(f"k {k} must be in 1..100")
-    methods = several(arguments["methods"])
-    if len(methods) != 1 or methods == ("all",):
-        raise UsageError(f"{', '.join(map(str, methods))!r} is not one method", "see `xmcbench ls methods`")
+    check_k(k)
     (place,) = several(arguments["dataset"]) or (default_dataset(),)
     if documents is not None:
         place = reference_to(str(place), {"documents": str(documents)})
     dataset = load_dataset(place)
-    given = {**arguments, "dataset": place, "setting": arguments["setting"] or "ez"}
-    grids, options = make_grids([given], options)
-    registry = registry or options.registry()
-    if arguments["setting"] is None and dataset.train_corpus.pairs:
-        name = grids[0].methods[0].partition(":")[0]
-        if registry[name].usable().supervision != "unused":
-            grids = [replace(grid, settings=(Setting.of("full"),)) for grid in grids]
-    planned = plan_run(grids, options, registry, None)
-    if len(planned.plan.cells) > 1:
-        raise UsageError(
-            f"suggest runs a single cell, but these options select {len(planned.plan.cells)}",
-            "give one setting, one seed, and one value of each parameter",
-        )
+    grids, options, registry = single_grids({**arguments, "dataset": place}, dataset, options, registry)
+    planned = check_single(plan_run(grids, options, registry, None), "suggest")
     store, cached = Store(options.runs), planned.plan.cells[0].record
     try:
         # `xmcbench clean` removes predictions, but not their record.
@@ -143,4 +141,40 @@ def suggest(
     if record.predictions is None:
         raise MethodError(f"{record.name}: {record.status}: {record.reason}")
     predictions = load_filtered(record, store, dataset, dataset.choose_filter(filter_name))
-    return Suggestions(record, dataset, predictions, k)
+    named = record.name, record.cell.setting.title, dataset.name
+    return Suggestions(*named, dataset.test, dataset.labels, predictions, k, record)
+
+
+def check_k(k: int) -> None:
+    """Raise UsageError for a number of labels that cannot be suggested."""
+    if not 1 <= k <= 100:
+        raise UsageError(f"k {k} must be in 1..100")
+
+
+def single_grids(
+    arguments: Mapping[str, Any], dataset: Dataset, options: Options, registry: Registry | None
+) -> tuple[list[Grid], Options, Registry]:
+    """Return the grids of a single cell, and the options and the methods to plan it with.
+
+    arguments: as of ``suggest``; dataset: the one that they name. Raises UsageError for more than one method.
+    """
+    methods = several(arguments["methods"])
+    if len(methods) != 1 or methods == ("all",):
+        raise UsageError(f"{', '.join(map(str, methods))!r} is not one method", "see `xmcbench ls methods`")
+    grids, options = make_grids([{**arguments, "setting": arguments["setting"] or "ez"}], options)
+    registry = registry or options.registry()
+    if arguments["setting"] is None and dataset.train_corpus.pairs:
+        name = grids[0].methods[0].partition(":")[0]
+        if registry[name].usable().supervision != "unused":
+            grids = [replace(grid, settings=(Setting.of("full"),)) for grid in grids]
+    return grids, options, registry
+
+
+def check_single(planned: Run, verb: str) -> Run:
+    """Return the plan of a command for a single cell. Raises UsageError if it has more."""
+    if len(planned.plan.cells) > 1:
+        raise UsageError(
+            f"{verb} runs a single cell, but these options select {len(planned.plan.cells)}",
+            "give one setting, one seed, and one value of each parameter",
+        )
+    return planned

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
-from xmcbench import Doc, Method, MethodError, Texts, TopK, pairs_digest
+from xmcbench import Doc, Method, MethodError, Texts, TopK, load_arrays, pairs_digest, save_arrays
 from xmcbench.methods.declarations import AboveZero, PrecisionName, Share, Steps, Stored, Tokens
 from xmcbench.methods.encoder import HUB_TOKENS, PACKAGES
 from xmcbench.methods.label_text import LABEL_TEXT, LabelPart, read_labels
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from xmcbench.methods.encoder.tokens import TokenStore
     from xmcbench.methods.encoder.tower import Tower
     from xmcbench.methods.encoder.training import TrainingPlan
+
+#: The file of the labels' vectors, beside a kept encoder.
+_VECTORS = "labels.safetensors"
 
 
 class BackboneMethod(Method):
@@ -244,6 +247,20 @@ class DualEncoder(BackboneMethod):
         self.notes["cut_instances"] = instances.at_the_limit
         with tower.embeddings(instances, dtype=self._dtype) as vectors:
             yield from tower.nearest(vectors, self._labels, k, self.notes)
+
+    def save(self, folder: Path) -> None:
+        """Write the encoder as a folder that sentence-transformers loads, and ``labels.safetensors``: ``vectors``."""
+        from xmcbench.methods.encoder.exporting import save_tower
+
+        assert self._tower is not None, "fit comes first"
+        save_tower(self._tower, folder)
+        save_arrays(folder / _VECTORS, {"vectors": self._labels})
+
+    def load(self, folder: Path) -> None:
+        """Open the encoder that ``save`` wrote, which is the backbone from then on, and read the labels' vectors."""
+        self.backbone, self.head = str(folder.resolve()), "native"
+        self._tower = self._open(Texts.of([]), Texts.of([]))
+        self._labels = load_arrays(folder / _VECTORS)["vectors"]
 
     @property
     def _prompts(self) -> tuple[str | None, str | None]:

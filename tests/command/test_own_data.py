@@ -312,14 +312,15 @@ def test_a_method_that_ignores_pairs_suggests_without_them(inside, tiny):
     assert "zero-shot (no pairs)" in ended.stdout, ended.stderr
 
 
-def test_a_uid_is_suggested_as_it_is_or_refused(inside, tmp_path, record):
+def test_a_uid_is_suggested_as_it_is_or_refused(inside, tmp_path):
     folder = tmp_path / "set"
     folder.mkdir()
     (folder / "train.jsonl").write_text('{"uid": "0", "text": "one", "labels": []}\n')
     (folder / "test.jsonl").write_text('{"uid": " d  1", "text": "apple", "labels": []}\n')
     (folder / "labels.jsonl").write_text('{"uid": " fruit  7", "title": "a\\tfruit "}\n')
     ranked = TopK(np.zeros((1, 1), np.int32), np.ones((1, 1), np.float32))
-    suggestions = Suggestions(record(), load_dataset(folder), ranked, 1)
+    data = load_dataset(folder)
+    suggestions = Suggestions("TF-IDF", "ez", data.name, data.test, data.labels, ranked, 1)
     assert suggestions.empty == 0
     suggestions.write(tmp_path / "labels.tsv")
     assert (tmp_path / "labels.tsv").read_text().splitlines()[1] == " d  1\t1\t1\t fruit  7\ta fruit"

@@ -71,6 +71,12 @@ def add_dataset(group: Any, several: bool = True) -> None:
         help=f"{what if several else one} (default: the one that `ls datasets` marks)",
     )
     add_columns(group)
+    group.add_argument(
+        "--dev",
+        metavar="SHARE",
+        help="test on a share of the training instances, such as 0.1, and leave the test instances alone: for choosing "
+        "among methods and parameters",
+    )
 
 
 def add_columns(group: Any) -> None:
@@ -122,9 +128,14 @@ def add_plugin(group: Any) -> None:
     )
 
 
+def add_runs(group: Any) -> None:
+    """Add the flag for the runs folder."""
+    group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+
+
 def add_execution(group: Any) -> None:
     """Add flags for the runs folder and what a cell may take."""
-    group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    add_runs(group)
     add_limits(group)
     add_device(group)
     group.add_argument(

@@ -26,8 +26,8 @@ from xmcbench.storage.reading import FLAG, VARIABLE
 
 #: The verbs, each a module of this package; the first line of its docstring is its line of help.
 VERBS = (
-    *("run", "ls", "suggest", "score", "leaderboard", "curve", "compare", "explain", "show", "power", "rank"),
-    *("export", "cite", "reproduce", "ablation", "confirm", "clean", "data", "check", "doctor"),
+    *("run", "ls", "fit", "suggest", "tune", "score", "leaderboard", "curve", "compare", "explain", "show"),
+    *("power", "rank", "export", "cite", "reproduce", "ablation", "confirm", "clean", "data", "check", "doctor"),
 )
 
 #: Width of tables where the standard output is a pipe or a file.

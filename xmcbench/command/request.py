@@ -113,14 +113,16 @@ def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
 
     A path that exists is one place, even if it has a comma or ends in a space. Raises UsageError.
     """
-    from xmcbench.data.catalog import default_dataset
-    from xmcbench.data.sources.finding import place_of
+    from xmcbench.data.catalog import DEV, default_dataset
+    from xmcbench.data.sources.finding import place_of, reference_to
 
     text = default_dataset() if arguments.dataset is None else arguments.dataset
     names = [text] if place_of(text).path.exists() else [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise UsageError("--dataset is empty", "--dataset lf-debian-2k,lf-debian-20k")
-    return _with_columns([*dict.fromkeys(names)], arguments.columns)
+    found = _with_columns([*dict.fromkeys(names)], arguments.columns)
+    dev = {} if arguments.dev is None else {DEV: arguments.dev}
+    return tuple(reference_to(reference, dev) for reference in found)
 
 
 def places_by_name(arguments: argparse.Namespace) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Suggest labels for documents: the first k labels of a method, as a TSV file.
 
 Finished cells are kept in --runs, so the same documents are not predicted twice. Other documents are a new cell.
+A model that `fit` has kept (--model) needs neither a dataset nor a training, and answers over HTTP with --serve.
 """
 
 from __future__ import annotations
@@ -16,16 +17,20 @@ from xmcbench.output.escaping import tsv
 from xmcbench.output.quantities import format_count
 
 if TYPE_CHECKING:
-    from xmcbench.data import Dataset
     from xmcbench.experiment import Run
+    from xmcbench.models import Model
     from xmcbench.results import Results
+    from xmcbench.suggestions import Suggestions
+    from xmcbench.texts import Texts
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench suggest``."""
     what = parser.add_argument_group("what is suggested")
     flags.add_dataset(what, several=False)
-    what.add_argument("--method", type=flags.texts, required=True, metavar="M", help="name, with :PRESET if needed")
+    method = what.add_mutually_exclusive_group(required=True)
+    method.add_argument("--method", type=flags.texts, metavar="M", help="name, with :PRESET if needed")
+    method.add_argument("--model", type=Path, metavar="FOLDER", help="a folder that `fit` wrote")
     what.add_argument(
         "--documents",
         metavar="PLACE",
@@ -33,7 +38,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--k", type=int, default=5, metavar="K", help="labels for each document (default: 5)")
     what.add_argument(
-        "--out", type=Path, required=True, metavar="FILE.tsv", help="file to write: uid, rank, score, label uid, label"
+        "--out",
+        type=Path,
+        metavar="FILE.tsv",
+        help="file to write: uid, rank, score, label uid, label (default with --model: a table is printed)",
     )
     what.add_argument("--overwrite", action="store_true", help="replace --out if it exists")
     flags.add_filter(what)
@@ -43,16 +51,33 @@ def add(parser: argparse.ArgumentParser) -> None:
     flags.add_methods(what, several=False)
     how = parser.add_argument_group("how it runs")
     flags.add_execution(how)
+    server = parser.add_argument_group("a server for --model")
+    server.add_argument("--serve", type=_port, metavar="PORT", help="answer POST requests until Ctrl-C; 0: a free port")
+    server.add_argument(
+        "--host", metavar="ADDRESS", help="address to listen on (default: 127.0.0.1, so that only this machine can ask)"
+    )
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port, 0 to 65535")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the cell and write the file; 1 if the cell fails."""
+    if arguments.model is not None:
+        return _open_model(arguments)
+    said = "{} is for --model"
+    request.check_unused(arguments, said, "xmcbench fit METHOD --out FOLDER writes a model", serve=None, host=None)
+    if arguments.out is None:
+        raise UsageError("--out is required with --method", "for example --out suggested.tsv")
     from xmcbench.command import report
     from xmcbench.suggestions import suggest
 
     def execute(planned: Run) -> Results:
         dataset = planned.plan.cells[0].dataset
-        _check_uids(dataset)
+        _check_uids(dataset.test, dataset.labels)
         report.show_notes([dataset])
         return report.execute(planned)
 
@@ -64,10 +89,60 @@ def run(arguments: argparse.Namespace) -> int:
     grid = request.grid(arguments, arguments.method, dataset=place)
     documents = arguments.documents
     found = suggest(grid, documents, arguments.k, arguments.filter, options, registry, execute)
-    found.write(arguments.out)
+    _write(found, arguments.out)
+    return 0
+
+
+def _write(found: Suggestions, out: Path) -> None:
+    """Write the file, and print a line about it."""
+    found.write(out)
     empty = f"; {found.empty:,} of them without a suggestion" if found.empty else ""
-    number = format_count(len(found.dataset.test), "document")
-    print(f"{arguments.out}: {found.record.name}, {found.record.cell.setting.title}, {number}{empty}")
+    print(f"{out}: {found.name}, {found.setting}, {format_count(len(found.documents), 'document')}{empty}")
+
+
+def _open_model(arguments: argparse.Namespace) -> int:
+    """Suggest labels by a model, or serve it."""
+    no_text = dict.fromkeys(("dataset", "columns", "dev", "setting", "ratio", "by", "preset", "filter", "jobs"))
+    others = {"set": [], "seed": [0], "runs": Path("runs"), "on": "local", "cells_per_gpu": 1, "force": False}
+    unused = {**no_text, **others, "refresh": False, **flags.LIMITS, "processes": flags.DEVICE["processes"]}
+    request.check_unused(arguments, "{} does nothing with --model", "leave it out", **unused)
+    is_serving = arguments.serve is not None
+    if not is_serving and arguments.host is not None:
+        raise UsageError("--host is for --serve", "give a port too: --serve 8000")
+    if is_serving and (arguments.documents or arguments.out):
+        raise UsageError("--serve takes its documents from requests", "leave out --documents and --out")
+    if not is_serving and arguments.documents is None:
+        raise UsageError("--model needs --documents or --serve", "for example --documents new.txt")
+    from xmcbench.command import report
+    from xmcbench.models import Model
+
+    if arguments.out is not None:
+        report.check_new(arguments.out, arguments.overwrite, "--overwrite")
+    model = Model.load(arguments.model, arguments.plugin, request.compute(arguments), keep_kernels=True)
+    if not model.is_current:
+        note = f"{arguments.model} was trained by another source of {model.facts.method} than is installed here"
+        print(f"xmcbench: note: {note}, and may predict otherwise: fit it again", file=sys.stderr)
+    if is_serving:
+        return _serve(model, arguments.host or "127.0.0.1", arguments.serve)
+    found = model.suggest(arguments.documents, arguments.k)
+    _check_uids(found.documents, found.labels)
+    if arguments.out is not None:
+        _write(found, arguments.out)
+    else:
+        print(found.table())
+    return 0
+
+
+def _serve(model: Model, host: str, port: int) -> int:
+    """Answer requests until the process is interrupted."""
+    from xmcbench.serving import Server
+
+    with Server(model, host, port) as server:
+        print(f"{model.facts.name} of {model.facts.dataset} on {server.address} (Ctrl-C ends it)", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return 0
     return 0
 
 
@@ -83,13 +158,13 @@ def _check_out(out: Path, place: str) -> None:
         raise UsageError(f"{out} would be taken for a part of the dataset", "choose another name, as suggested.tsv")
 
 
-def _check_uids(dataset: Dataset) -> None:
+def _check_uids(documents: Texts, labels: Texts) -> None:
     """Print a note on uids that would act in a terminal or a spreadsheet, so that they are changed in the file.
 
     Raises DataError for a uid that the file cannot hold.
     """
     changed = []
-    for noun, texts in (("document", dataset.test), ("label", dataset.labels)):
+    for noun, texts in (("document", documents), ("label", labels)):
         for uid in texts.uids:
             if any(sign in uid for sign in "\t\r\n"):
                 raise DataError(

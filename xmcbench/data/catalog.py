@@ -10,11 +10,11 @@ import re
 import shlex
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+import msgspec
 
 from xmcbench.data.card import Card, read_card
 from xmcbench.data.sealing import check_open
@@ -26,6 +26,10 @@ from xmcbench.storage.shipped import find_shipped
 
 if TYPE_CHECKING:
     from xmcbench.data.dataset import Dataset
+    from xmcbench.texts import Texts
+
+#: The option of a place or a name that holds a share of the training instances out.
+DEV = "dev"
 
 
 @dataclass(frozen=True)
@@ -177,6 +181,11 @@ def locate(name_or_place: str | Path) -> Listing:
     UnknownName for an unknown name, UsageError for a missing folder, DataError for a broken card.
     """
     place = place_of(name_or_place)
+    if (dev := place.options.get(DEV)) is not None:
+        whole, share = locate(without(str(name_or_place), DEV)), _read_share(dev)
+        name, slug = (f"{called}-dev-{share:g}" for called in (whole.name, whole.slug))
+        card = whole.card and msgspec.structs.replace(whole.card, name=name, slug=slug, counts={}, files={})
+        return replace(whole, name=name, slug=slug, card=card)
     if not isinstance(name_or_place, Path) and (listing := _find_named(place)):
         return listing
     if not place.path.exists() and find_layout(place) is None:
@@ -223,11 +232,13 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
     A place needs no card; without one the propensities are those of the known dataset of its name, otherwise those of
     datasets other than Amazon's and Wikipedia's.
     Files are read and checked the first time; later loads map the cached form. The option ``documents=PLACE`` replaces
-    the test instances by other documents, without labels; ``limit=N`` keeps N training and N test instances at most.
+    the test instances by other documents, without labels; ``limit=N`` keeps N training and N test instances at most;
+    ``dev=SHARE`` replaces the test instances by a share of the training instances, to choose hyperparameters, and reads
+    no test instance.
 
     Raises what ``locate`` raises, and DataError if the data are missing or broken, and inside a cell.
     """
-    from xmcbench.data.opening import derive, open_dataset, with_documents, with_limit
+    from xmcbench.data.opening import derive, hold_out, open_dataset, with_documents, with_limit
 
     check_open("a dataset")
     options = place_of(name_or_place).options
@@ -239,10 +250,45 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
     listing = locate(name_or_place)
     if listing.card is None or listing.problem:
         raise DataError(listing.problem, listing.hint)
+    if (dev := place_of(name_or_place).options.get(DEV)) is not None:
+        return hold_out(_load_training(without(str(name_or_place), DEV)), listing.card, _read_share(dev))
     if listing.place is not None:
         return open_dataset(source_at(listing.place), listing.card)
     parent = source_of(listing)
     return derive(open_dataset(source_at(parent.place), parent.card), listing.card)  # type: ignore[arg-type]
+
+
+def _load_training(reference: str) -> Dataset:
+    """Load a dataset for its training instances alone. The parts of a derived one are made together."""
+    from xmcbench.data.opening import open_training
+
+    listing = locate(reference)
+    if listing.place is None or listing.card is None:
+        return load_dataset(reference)
+    return open_training(source_at(listing.place), listing.card)
+
+
+def _read_share(text: str) -> float:
+    """Return the share of the option ``dev``. Raises UsageError."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise UsageError(f"{text!r} is not a share of the training instances", f"{DEV}=0.1 holds out a tenth of them")
+    return share
+
+
+def load_documents(reference: str | Path) -> Texts:
+    """Return the texts of documents: of a place, or of the dataset of this name, without their labels.
+
+    Raises UsageError and DataError.
+    """
+    from xmcbench.data.store import get_corpus
+    from xmcbench.texts import Texts
+
+    source = source_at(_documents_place(str(reference)))
+    return Texts.open(get_corpus(source.documents(), source).texts)
 
 
 def _documents_place(reference: str) -> Place:
@@ -282,7 +328,9 @@ def _at_place(place: Place) -> Listing:
         card = bare_card(_name_of(place))
         with suppress(UnknownName):
             if known := find(card.name).card:
-                card = replace(card, name=known.name, slug=known.slug, propensity=known.propensity, filter=known.filter)
+                card = msgspec.structs.replace(
+                    card, name=known.name, slug=known.slug, propensity=known.propensity, filter=known.filter
+                )
     is_derived = card.derive and find_layout(place) is None
     return Listing(card.slug, card.name, card, None if is_derived else place)
 

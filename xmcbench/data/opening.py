@@ -7,17 +7,17 @@ instance was seen in training; and an instance is on the same side wherever it i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
-from xmcbench.data.card import Card, limited_name
+from xmcbench.data.card import Card, Derivation, limited_name
 from xmcbench.data.dataset import Dataset, filter_store, write_filter_pairs
-from xmcbench.data.sources.source import TEST_FILTER, TRAIN_FILTER, Source
+from xmcbench.data.sources.source import TEST_FILTER, TRAIN_FILTER, Part, Source
 from xmcbench.data.store import Corpus, get_cached, get_corpus, open_corpus, rows_of, write_corpus
 from xmcbench.data.text_files import at
 from xmcbench.errors import DataError, UsageError
@@ -44,16 +44,8 @@ def open_dataset(source: Source, card: Card) -> Dataset:
     share, seed = _split_options(source.place.options)
     holding, test_filter = source.find_parts(), source.place.find(*TEST_FILTER)
     files = tuple(dict.fromkeys([*holding.files, *filter(None, (test_filter, source.place.find(*TRAIN_FILTER)))]))
-    _check_sums(files, card, source.place.path)
-    labels = get_corpus(holding.labels, source)
     parts = [part for part in (holding.train, holding.test) if part is not None]
-    if not parts:
-        raise DataError(f"{source.place.path} has no instances", "a dataset needs documents to train on or to test on")
-    corpora = [get_corpus(part, source) for part in parts]
-    for part, corpus in zip(parts, corpora, strict=True):
-        if corpus.highest >= labels.rows:
-            count = f"{holding.labels.path.name} has {labels.rows} labels: 0..{labels.rows - 1}"
-            raise at(part.path, corpus.highest_line, f"target_ind {corpus.highest} is out of range", count)
+    labels, corpora = _read(source, card, holding.labels, parts, files)
     notes = [*holding.notes, *(note for corpus in (labels, *corpora) for note in corpus.notes)]
     pairs = None
     if len(corpora) == 1:
@@ -66,9 +58,69 @@ def open_dataset(source: Source, card: Card) -> Dataset:
         notes += [f"{name} is not used: there are a training and a test set" for name in unused]
         if test_filter:
             pairs = filter_store(test_filter, corpora[1].rows, labels.rows)
-    named = files if len(files) <= _MANY else tuple(dict.fromkeys(path.parent for path in files))
     train, test = corpora
-    return Dataset(card, train, test, labels, pairs, named, tuple(map(visible, notes)))
+    return Dataset(card, train, test, labels, pairs, _name_files(files), tuple(map(visible, notes)))
+
+
+def open_training(source: Source, card: Card) -> Dataset:
+    """Open the training instances of a source, which stand in the place of the test instances too.
+
+    Those are not read, unless the layout has both in one file, or gathers the labels from both. Raises what
+    ``open_dataset`` raises.
+    """
+    holding = source.training()
+    if holding is None or holding.train is None:
+        whole = open_dataset(source, card)
+        return replace(whole, test_corpus=whole.train_corpus, filter_pairs=None)
+    files = tuple(dict.fromkeys([*holding.train.files, *holding.labels.files]))
+    labels, (train,) = _read(source, card, holding.labels, [holding.train], files)
+    notes = tuple(map(visible, (*holding.notes, *labels.notes, *train.notes)))
+    return Dataset(card, train, train, labels, None, _name_files(files), notes)
+
+
+def hold_out(parent: Dataset, card: Card, share: float) -> Dataset:
+    """Return the dataset of which a share of the distinct training texts of ``parent`` are the test instances.
+
+    Its card is that of ``parent`` with another name. Raises DataError where all texts are alike.
+    """
+    (train, test), _ = split(parent.train_corpus, parent.label_corpus.rows, share, 0)
+    note = (
+        f"{test.rows:,} of {parent.train_corpus.rows:,} training instances are held out for testing, by the digest of "
+        f"their text (dev={share:g}); no test instance is used"
+    )
+    derivation = Derivation(source=parent.slug, seed=0, held_out=test.rows)
+    made = Dataset(
+        msgspec.structs.replace(card, derive=derivation),
+        train,
+        test,
+        parent.label_corpus,
+        None,
+        parent.sources,
+        (*parent.found, note),
+    )
+    if card.filter in made.filters:
+        return made
+    return replace(made, card=msgspec.structs.replace(made.card, filter="none"))
+
+
+def _read(
+    source: Source, card: Card, labels_part: Part, parts: Sequence[Part], files: tuple[Path, ...]
+) -> tuple[Corpus, list[Corpus]]:
+    """Return labels and instances in their loaded form, once the files are those of the card."""
+    _check_sums(files, card, source.place.path)
+    labels = get_corpus(labels_part, source)
+    if not parts:
+        raise DataError(f"{source.place.path} has no instances", "a dataset needs documents to train on or to test on")
+    corpora = [get_corpus(part, source) for part in parts]
+    for part, corpus in zip(parts, corpora, strict=True):
+        if corpus.highest >= labels.rows:
+            count = f"{labels_part.path.name} has {labels.rows} labels: 0..{labels.rows - 1}"
+            raise at(part.path, corpus.highest_line, f"target_ind {corpus.highest} is out of range", count)
+    return labels, corpora
+
+
+def _name_files(files: tuple[Path, ...]) -> tuple[Path, ...]:
+    return files if len(files) <= _MANY else tuple(dict.fromkeys(path.parent for path in files))
 
 
 def with_documents(dataset: Dataset, source: Source) -> Dataset:
@@ -78,7 +130,7 @@ def with_documents(dataset: Dataset, source: Source) -> Dataset:
     """
     part = source.documents()
     test = get_corpus(part, source)
-    card = replace(dataset.card, name=f"{dataset.name}+documents", filter="none")
+    card = msgspec.structs.replace(dataset.card, name=f"{dataset.name}+documents", filter="none")
     sources = (*dataset.sources, *part.files)
     notes = (*dataset.found, *map(visible, test.notes))
     return Dataset(card, dataset.train_corpus, test, dataset.label_corpus, None, sources, notes)
@@ -107,7 +159,7 @@ def with_limit(dataset: Dataset, limit: str) -> Dataset:
     note = "limited to {} training and {} test instances, which were drawn: figures are not those of {}".format(
         *sizes, dataset.name
     )
-    card = replace(dataset.card, name=limited_name(dataset.name, number))
+    card = msgspec.structs.replace(dataset.card, name=limited_name(dataset.name, number))
     filter_pairs = folder / "filter.npz" if dataset.filter_pairs else None
     return Dataset(card, train, test, dataset.label_corpus, filter_pairs, dataset.sources, (*dataset.found, note))
 

@@ -42,7 +42,8 @@ class Job(Struct, frozen=True, kw_only=True):
     can read. hidden: files and folders with pairs, figures or results of other cells, which the kernel hides from the
     method if it can. wanted: the folder in which the process requests artifacts; empty if no process supplies them.
     imports: modules to be imported before anything is measured; import errors are left to the method. single_use:
-    whether no other cell has the test texts, so that no artifact of them is kept. environment: variables with secrets
+    whether no other cell has the test texts, so that no artifact of them is kept. model: the folder in which the
+    trained method is kept; empty for none. environment: variables with secrets
     that the process gets.
     """
 
@@ -68,6 +69,7 @@ class Job(Struct, frozen=True, kw_only=True):
     wanted: str = ""
     imports: tuple[str, ...] = ()
     single_use: bool = False
+    model: str = ""
     environment: tuple[str, ...] = ()
 
     def write(self, path: Path) -> None:

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from xmcbench.texts import Texts
 
 
-def predict_texts(planned: PlannedCell, target: Target, texts: Texts, k: int) -> TopK:
+def predict_texts(planned: PlannedCell, target: Target, texts: Texts, k: int, model: Path | None = None) -> TopK:
     """Return the k best labels of each text by the method of a planned cell, trained as that cell trains it.
+
+    model: a folder in which the trained method is kept.
 
     The method runs in a process, as in a cell, and reuses features and pre-trainings of the runs folder, or of a
     temporary one if that cannot be written. Nothing is recorded, no artifact of the texts is kept, and the files of the
@@ -59,6 +61,7 @@ def predict_texts(planned: PlannedCell, target: Target, texts: Texts, k: int) ->
             k=depth,
             hidden=tuple({*task.job.hidden, *results}),
             single_use=True,
+            model=str(model.resolve()) if model else "",
         )
         # A record names the log of its cell, and another run may be writing that.
         task = replace(task, job=job, log=staged.log_path(planned.cell))

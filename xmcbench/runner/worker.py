@@ -96,7 +96,7 @@ def run(job: Job) -> Outcome:
                 raise DataError(f"{job.pairs}: checksum mismatch", "delete it: it will be regenerated")
             freeze(pairs)
     seal()
-    needed = [job.artifacts, *job.trainings.values(), *job.plugins]
+    needed = [job.artifacts, *job.trainings.values(), *job.plugins, *filter(None, [job.model])]
     needed += [str(Path(job.predictions).parent)] if not job.only else []
     hidden = isolation.hide(map(Path, job.hidden), [*map(Path, needed), *isolation.needed_paths()])
     for plugin in job.plugins:
@@ -131,6 +131,8 @@ def run(job: Job) -> Outcome:
         identity=named,
         phases=phases,
     )
+    if job.model:  # before the predictions, which may leave something behind
+        method.save(Path(job.model))
     TopK.save_joined(Path(job.predictions), predictions, len(texts[2]), job.k)
     check()
     memory, gpu_memory = _high_water_mark(), _gpu_high_water_mark()

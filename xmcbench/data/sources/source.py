@@ -182,6 +182,14 @@ class Source(ABC):
     def find_parts(self) -> Holding:
         """Return the parts. Reads little. Raises DataError where a file that the layout requires is missing."""
 
+    def training(self) -> Holding | None:
+        """Return the parts without the test instances; None where training and test instances are not separate.
+
+        Raises what ``find_parts`` raises.
+        """
+        held = self.find_parts()
+        return replace(held, test=None) if held.train and held.test else None
+
     def documents(self) -> Part:
         """Return the test instances, or the training instances if there are no others, without their labels.
 

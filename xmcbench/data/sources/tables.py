@@ -134,6 +134,13 @@ class Tables(Source):
         notes = (*files.notes, *tables.notes())
         return Holding(tables.label_part(), parts.get("train"), parts.get("test"), notes=notes)
 
+    def training(self) -> Holding | None:
+        files = self.files()
+        if len(files.parts) < 2 or not files.labels:
+            return super().training()
+        tables = _Tables({"train": files.parts["train"]}, files.labels, self.place.options)
+        return Holding(tables.label_part(), tables.instance_part("train"), notes=(*files.notes, *tables.notes()))
+
     def documents(self) -> Part:
         path = self.place.path
         # Labels beside a file do not matter to its texts.

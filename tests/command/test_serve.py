@@ -1,0 +1,157 @@
+"""A model behind HTTP."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from http.client import HTTPConnection
+from threading import Thread
+
+import pytest
+
+import xmcbench
+from xmcbench import Model, Options, UsageError
+from xmcbench.serving import MOST_BYTES, Server
+
+
+@pytest.fixture
+def model(tiny, tmp_path):
+    return xmcbench.fit(tiny, "tfidf", tmp_path / "model", options=Options(tmp_path / "runs"))
+
+
+@pytest.fixture
+def server(model):
+    with Server(model) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def ask(server):
+    """Send a request: returns the status and the JSON of the answer."""
+
+    def send(body, path="/", verb="POST", **headers):
+        connection = HTTPConnection(*server.server_address[:2], timeout=20)
+        connection.request(verb, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        answer = connection.getresponse()
+        content = json.loads(answer.read())
+        connection.close()
+        return answer.status, content
+
+    return send
+
+
+def test_labels_are_answered_for_posted_documents(ask):
+    status, found = ask(json.dumps({"documents": ["about the bridge", "", "the engine"], "k": 1}))
+    assert (status, found["model"]) == (200, "TF-IDF")
+    assert [[label["uid"] for label in labels] for labels in found["documents"]] == [
+        ["label-bridge"],
+        [],
+        ["label-engine"],
+    ]
+    assert found["documents"][0][0].keys() == {"uid", "label", "score"}
+    lines = "about the bridge\nüber the engine\n".encode()
+    status, found = ask(lines, "/?k=2", Content_Type="text/plain; charset=utf-8")
+    assert (status, [len(labels) for labels in found["documents"]]) == (200, [2, 2])
+    assert ask('{"documents": []}') == (200, {"model": "TF-IDF", "documents": []})
+    status, found = ask(None, verb="GET")
+    assert (status, found["model"]["method"], found["post"]["k"]) == (200, "tfidf", 5)
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "headers", "status", "said"),
+    [
+        ("{", "/", {}, 400, "truncated"),
+        ('["a text"]', "/", {}, 400, 'post {"documents": ["a text"], "k": 5}'),
+        ('{"documents": ["a"], "k": 0}', "/", {}, 400, "k"),
+        ('{"documents": ["a"], "top": 5}', "/", {}, 400, "top"),
+        (b'{"documents": ["\xff"]}', "/", {}, 400, "utf-8"),
+        (b"\xff", "/", {"Content_Type": "text/plain"}, 400, "utf-8"),
+        ("a text", "/?k=many", {"Content_Type": "text/plain"}, 400, "k"),
+        ("", "/", {"Content_Length": "-1"}, 400, "no Content-Length"),
+        ("", "/", {"Content_Length": str(MOST_BYTES + 1)}, 413, "at most 16,777,216 are read"),
+        ('{"documents": ["a"]}', "/labels", {}, 404, "no /labels"),
+    ],
+)
+def test_a_bad_request_is_one_error(ask, body, path, headers, status, said):
+    found, answer = ask(body, path, **headers)
+    assert (found, answer.keys()) == (status, {"error"})
+    assert said in answer["error"]
+    assert ask('{"documents": []}')[0] == 200, "the server goes on"
+
+
+def test_an_error_of_the_method_is_answered(ask, model, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(type(model.method), "predict", fail)
+    assert ask('{"documents": ["a"]}') == (500, {"error": "RuntimeError: no luck"})
+
+
+def test_only_this_machine_is_listened_to(server, model):
+    assert server.server_address[0] == "127.0.0.1"
+    assert server.address == f"http://127.0.0.1:{server.server_port}/"
+    with pytest.raises(UsageError, match="cannot listen on 127.0.0.1"):
+        Server(model, port=server.server_port)
+
+
+def test_the_command_serves_until_it_is_interrupted(model, tmp_path):
+    command = [sys.executable, "-m", "xmcbench", "suggest", "--model", "model", "--serve", "0"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
+        port = int(re.search(r"http://127.0.0.1:(\d+)/", process.stdout.readline())[1])
+        connection = HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request("POST", "/", '{"documents": ["the engine"], "k": 1}')
+        answer = json.loads(connection.getresponse().read())
+        connection.close()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 0
+    assert answer["documents"][0][0]["label"] == "the engine"
+    (found,) = Model.load(tmp_path / "model").suggest(["the engine"], 1)
+    assert answer["documents"][0][0]["score"] == found[2]
+
+
+def test_flags_that_do_nothing_are_refused(inside, model, tmp_path):
+    (tmp_path / "new.txt").write_text("the engine\n")
+    words = ("suggest", "--model", "model")
+    for more, said in (
+        ((), "--model needs --documents or --serve"),
+        (("--documents", "new.txt", "--host", "0.0.0.0"), "--host is for --serve"),
+        (("--documents", "new.txt", "--serve", "0"), "--serve takes its documents from requests"),
+        (("--documents", "new.txt", "--dataset", "tiny"), "--dataset does nothing with --model"),
+        (("--documents", "new.txt", "--set", "tfidf.ngrams=1"), "--set does nothing with --model"),
+        (("--documents", "new.txt", "--force"), "--force does nothing with --model"),
+        (("--documents", "new.txt", "--method", "tfidf"), "not allowed with"),
+        (("--serve", "70000"), "is not a port"),
+    ):
+        ended = inside(*words, *more)
+        assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+    words = ("suggest", "--method", "tfidf", "--dataset", "tiny")
+    assert "--out is required with --method" in inside(*words).stderr
+    assert "--serve is for --model" in inside(*words, "--serve", "0").stderr
+    ended = inside("suggest", "--model", "model", "--documents", "new.txt", "--k", "1", "--out", "labels.tsv")
+    assert "labels.tsv: TF-IDF, zero-shot (no pairs), 1 document\n" in ended.stdout
+    assert (tmp_path / "labels.tsv").read_text().splitlines()[1].split("\t")[3] == "label-engine"
+    assert (
+        "already exists"
+        in inside("suggest", "--model", "model", "--documents", "new.txt", "--out", "labels.tsv").stderr
+    )
+
+
+def test_a_port_in_use_is_one_error(inside, model):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = inside("suggest", "--model", "model", "--serve", taken.getsockname()[1])
+    assert (ended.returncode, "cannot listen on 127.0.0.1" in ended.stderr) == (2, True)
+
+
+def test_another_source_is_noted(inside, model, tmp_path):
+    path = tmp_path / "model" / "model.json"
+    path.write_text(path.read_text().replace(model.facts.source_sha256, "0" * 64))
+    (tmp_path / "new.txt").write_text("the engine\n")
+    ended = inside("suggest", "--model", "model", "--documents", "new.txt")
+    assert (ended.returncode, "was trained by another source of tfidf" in ended.stderr) == (0, True)

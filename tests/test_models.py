@@ -1,0 +1,225 @@
+"""Methods that are trained and kept as folders, and predict when they are opened again."""
+
+import json
+import resource
+
+import numpy as np
+import pytest
+
+import xmcbench as library
+from xmcbench import Artifacts, Model, Options, TopK, load_dataset
+from xmcbench.errors import DataError, MethodError, UsageError
+from xmcbench.methods.bm25 import BM25
+from xmcbench.methods.glove import GloVe
+from xmcbench.methods.knn import KNN
+from xmcbench.methods.label_expansion import LabelExpansion
+from xmcbench.methods.pefa import PEFA
+from xmcbench.methods.tfidf import Tfidf
+from xmcbench.methods.xr_linear import XRLinear
+from xmcbench.methods.zestxml import ZestXML
+from xmcbench.records import Store
+
+SPARSE = {
+    "tfidf": (Tfidf, {}),
+    "analyzed": (Tfidf, {"analyzer": "english"}),
+    "pecos": (Tfidf, {"vectorizer": "pecos"}),
+    "bm25": (BM25, {}),
+    "knn": (KNN, {}),
+    "zestxml": (ZestXML, {}),
+    "xr-linear": (XRLinear, {"implementation": "numba"}),
+    "label-expansion": (LabelExpansion, {}),
+    "glove": (GloVe, {"min_count": 1, "epochs": 2, "dimensions": 8}),
+}
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_a_method_predicts_as_before_when_it_is_opened(name, tiny, tmp_path):
+    kind, values = SPARSE[name]
+    data = load_dataset(tiny)
+    method = kind(**values)
+    method.artifacts = Artifacts(tmp_path / "store")
+    if hasattr(method, "pretrain"):
+        method.pretrained = method.pretrain(data.train, data.labels)
+    method.fit(data.train, data.labels, data.train_pairs())
+    (tmp_path / "model").mkdir()
+    method.save(tmp_path / "model")
+    opened = kind(**values)
+    opened.load(tmp_path / "model")
+    expected, found = method.predict(data.test, 7), opened.predict(data.test, 7)
+    assert (expected.indices[:, 0] >= 0).any()
+    assert np.array_equal(found.indices, expected.indices)
+    assert np.array_equal(found.scores, expected.scores)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "attribute"),
+    [(XRLinear, {"implementation": "pecos"}, "_ranker._model"), (PEFA, {}, "_model")],
+)
+def test_a_method_that_cannot_be_kept_says_so(kind, values, attribute, tmp_path, tiny):
+    for package in ("pecos", "sentence_transformers"):
+        pytest.importorskip(package)
+    data = load_dataset(tiny)
+    method = kind(**values)
+    method.artifacts = Artifacts(tmp_path / "store")
+    if kind is PEFA:
+        method._model = object()
+    else:
+        method.fit(data.train, data.labels, data.train_pairs())
+    with pytest.raises(
+        MethodError, match=f"{kind.__name__} does not keep its trained state: its attribute {attribute}"
+    ):
+        method.save(tmp_path)
+
+
+@pytest.fixture
+def options(tmp_path):
+    return Options(tmp_path / "runs")
+
+
+def test_a_kept_model_predicts_as_its_cell(tiny, tmp_path, options):
+    (record,) = library.run(tiny, "full", methods="knn", set={"knn": {"neighbors": 7}}, options=options).records
+    cell = TopK.load(Store(options.runs).predictions_path(record.cell))
+    kept = library.fit(tiny, "knn", tmp_path / "model", set={"knn": {"neighbors": 7}}, options=options)
+    assert repr(kept) == "<Model kNN (neighbors=7): tiny, full (all training pairs), 10 labels>"
+    model = Model.load(tmp_path / "model")
+    found = model.predict(load_dataset(tiny).test, cell.k)
+    assert np.array_equal(found.indices, cell.indices)
+    assert np.array_equal(found.scores, cell.scores)
+    fewer = model.predict(load_dataset(tiny).test, 2)
+    assert np.array_equal(fewer.indices, cell.indices[:, :2])
+    assert model.is_current
+    facts = json.loads((tmp_path / "model" / "model.json").read_text())
+    assert (facts["method"], facts["parameters"]["neighbors"]) == ("knn", 7)
+    assert facts["source_sha256"] == record.method.source_sha256
+    assert facts["dataset_sha256"] == record.cell.dataset_sha256
+    assert (facts["depth"], facts["labels"]) == (cell.k, 10)
+    assert len(list(Store(options.runs).records())) == 1, "a training is no record"
+    assert {path.suffix for path in (tmp_path / "model").iterdir()} == {".json", ".jsonl", ".md", ".safetensors"}
+    assert "# kNN (neighbors=7) on tiny" in (tmp_path / "model" / "README.md").read_text()
+    changed = facts | {"source_sha256": "0" * 64}
+    (tmp_path / "model" / "model.json").write_text(json.dumps(changed))
+    assert not Model.load(tmp_path / "model").is_current
+
+
+def test_labels_are_suggested_by_a_model(tiny, tmp_path, options):
+    model = library.fit(tiny, "tfidf", tmp_path / "model", options=options)
+    found = model.suggest(["about the bridge", ""], k=2)
+    assert [(uid, rank, label) for uid, rank, _, label, _ in found] == [
+        ("0", 1, "label-bridge"),
+        ("0", 2, "label-apple"),
+    ]
+    assert found.empty == 1
+    (tmp_path / "new.csv").write_text("uid,text\na,the engine\nb,the forest and the candle\n")
+    frame = Model.load(tmp_path / "model").suggest(tmp_path / "new.csv", k=1).frame()
+    assert frame["uid"].tolist() == ["a", "b"]
+    assert frame["label"].tolist()[0] == "the engine"
+    with pytest.raises(UsageError, match="k 0 must be in"):
+        model.suggest(["a"], k=0)
+
+
+PLUGIN = """
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    COUNTS = {}
+
+    class Part:
+        def __init__(self, counts):
+            self.counts = counts
+
+    class Popular(Method):
+        supervision = "required"
+        weight: float = 1.0
+
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.part = Part(self.weight * np.asarray(pairs.sum(axis=0)).ravel())
+
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.tile(self.part.counts.astype(np.float32), (len(raw_X), 1)), k)
+
+    class Closed(Popular):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            super().fit(raw_X, raw_Y, pairs)
+            self.rank = lambda counts: counts
+
+    class Own(Closed):
+        def save(self, folder):
+            np.save(folder / "counts.npy", self.part.counts)
+
+        def load(self, folder):
+            self.part = Part(np.load(folder / "counts.npy", allow_pickle=False))
+
+    class Forgetful(Popular):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            COUNTS["all"] = np.asarray(pairs.sum(axis=0)).ravel()
+
+        def predict(self, raw_X, k=100):
+            counts = COUNTS.get("all", np.ones(10))
+            return TopK.from_scores(np.tile(counts.astype(np.float32), (len(raw_X), 1)), k)
+"""
+
+
+def test_a_method_of_somebody_else_is_kept_without_more(tiny, tmp_path, plugin, options):
+    file = plugin(PLUGIN)
+    with_file = Options(options.runs, (file,))
+    for name in ("popular", "own"):
+        out = tmp_path / name
+        library.fit(tiny, name, out, set={name: {"weight": 2.5}}, options=with_file)
+        moved = tmp_path / "elsewhere" / "methods.py"
+        moved.parent.mkdir(exist_ok=True)
+        moved.write_text(file.read_text())
+        found = Model.load(out, [moved]).predict(["anything"], 3)
+        assert found.scores.tolist() == [[30.0, 30.0, 30.0]]
+    with pytest.raises(MethodError, match=r"Closed does not keep .* its attribute rank is of type builtins.function"):
+        library.fit(tiny, "closed", tmp_path / "closed", options=with_file)
+    with pytest.raises(MethodError, match="forgetful does not keep its trained state: it predicts otherwise"):
+        library.fit(tiny, "forgetful", tmp_path / "forgetful", options=with_file)
+    assert not (tmp_path / "closed").exists()
+    assert not (tmp_path / "forgetful").exists()
+
+
+def test_what_is_no_model_is_one_error(tiny, tmp_path, options, plugin):
+    with pytest.raises(UsageError, match="is not a model: it has no model.json"):
+        Model.load(tmp_path)
+    out = tmp_path / "model"
+    library.fit(tiny, "tfidf", out, options=options)
+    with pytest.raises(UsageError, match="already exists"):
+        library.fit(tiny, "tfidf", out, options=options)
+    with pytest.raises(UsageError, match="is not a model"):
+        library.fit(tiny, "tfidf", tiny, overwrite=True, options=options)
+    library.fit(tiny, "bm25", out, overwrite=True, options=options)
+    assert Model.load(out).facts.method == "bm25"
+    with pytest.raises(UsageError, match="fit runs a single cell"):
+        library.fit(tiny, "bm25", tmp_path / "two", seed=[0, 1], options=options)
+    facts = json.loads((out / "model.json").read_text())
+    for change, error, said in (
+        ({"format": 2}, DataError, "cannot be read"),
+        ({"method": "gone", "plugins": ["gone.py"]}, UsageError, "--plugin gone.py"),
+        ({"parameters": {"b": 7}}, UsageError, "out of range"),
+        ({"method": "tfidf", "parameters": {}}, DataError, "is not the state of Tfidf: it is that of BM25"),
+        ({"labels": 9}, DataError, "has 10 labels instead of 9"),
+    ):
+        (out / "model.json").write_text(json.dumps({**facts, **change}))
+        with pytest.raises(error, match=said):
+            Model.load(out)
+    (out / "model.json").write_text(json.dumps(facts))
+    (out / "labels.jsonl").write_text("{")
+    with pytest.raises(DataError, match="labels.jsonl cannot be read"):
+        Model.load(out)
+
+
+@pytest.mark.parametrize("method", ["tfidf", "knn"])
+def test_a_sparse_model_answers_within_two_seconds(method, xmcbench, tiny, tmp_path):
+    """Of processor time, which does not depend on what else the machine does; from the second time on."""
+    assert xmcbench("fit", method, "--dataset", tiny, "--out", "model").returncode == 0
+    (tmp_path / "new.txt").write_text("the engine\nthe bridge\n")
+    words = ("suggest", "--model", "model", "--documents", "new.txt", "--k", "1")
+    first = xmcbench(*words)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ended = xmcbench(*words)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert (ended.returncode, ended.stderr, ended.stdout) == (0, "", first.stdout)
+    head, _, *lines = ended.stdout.splitlines()
+    assert head.split() == ["uid", "rank", "score", "label_uid", "label"]
+    assert [line.split()[3:] for line in lines] == [[f"label-{name}", "the", name] for name in ("engine", "bridge")]
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2

@@ -1,0 +1,47 @@
+"""Train a method on a dataset and keep it in a folder, from which `suggest --model` predicts.
+
+The method is trained as in a cell of `run`, with access to the same files. The folder has arrays, JSON and a card, and
+nothing that is unpickled.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from xmcbench.command import flags, request
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``xmcbench fit``."""
+    what = parser.add_argument_group("what is trained")
+    what.add_argument("method", metavar="METHOD", help="name, with :PRESET if needed")
+    flags.add_dataset(what, several=False)
+    flags.add_setting(
+        what, several=False, default=None, help="default: full if there are training pairs that the method uses"
+    )
+    flags.add_methods(what, several=False)
+    what.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    what.add_argument("--overwrite", action="store_true", help="replace the model in --out")
+    how = parser.add_argument_group("how it runs")
+    flags.add_runs(how)
+    flags.add_limits(how, whose="the training")
+    flags.add_device(how)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train the method and write the folder."""
+    from xmcbench.experiment import Options
+    from xmcbench.models import check_out, fit
+    from xmcbench.output.quantities import format_count
+
+    place = request.only_dataset(arguments)
+    check_out(arguments.out, arguments.overwrite)
+    limits, compute = request.limits(arguments), request.compute(arguments)
+    options = Options(arguments.runs, tuple(arguments.plugin), limits, compute)
+    registry = request.registry(options.plugins, options.limits.time_s)
+    grid = request.grid(arguments, [arguments.method], dataset=place)
+    model = fit(grid, arguments.out, arguments.overwrite, options, registry, keep_kernels=True)
+    facts = model.facts
+    print(f"{arguments.out}: {facts.name}, {facts.dataset}, {facts.setting}, {format_count(facts.labels, 'label')}")
+    return 0

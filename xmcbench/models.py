@@ -1,0 +1,283 @@
+"""Trained methods as folders: a method is fitted like a cell, kept without pickle, and opened again to predict.
+
+A folder has ``model.json`` (method, parameters, source, dataset), ``labels.jsonl``, a card, and what ``Method.save``
+writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from xmcbench import __version__
+from xmcbench.arguments import several
+from xmcbench.data.catalog import default_dataset, load_dataset, load_documents
+from xmcbench.environment import Compute, distribution_versions
+from xmcbench.errors import DataError, MethodError, UnknownName, UsageError, XmcbenchError, summarize
+from xmcbench.experiment import Options, plan_run
+from xmcbench.method import Method
+from xmcbench.plugins.loading import import_file, load
+from xmcbench.runner.predict_texts import predict_texts
+from xmcbench.runner.tasks import depth
+from xmcbench.storage.atomic import atomic_file, atomic_folder, write_json, write_text
+from xmcbench.storage.cache import cache_root
+from xmcbench.storage.reading import open_regular, read_bytes
+from xmcbench.storage.source import source_of
+from xmcbench.suggestions import Suggestions, check_k, check_single, single_grids
+from xmcbench.texts import Texts
+from xmcbench.topk import TopK
+
+if TYPE_CHECKING:
+    from xmcbench.plugins.registry import Registry
+    from xmcbench.runner.plan import PlannedCell
+
+_FACTS, _LABELS, _CARD = "model.json", "labels.jsonl", "README.md"
+#: Test instances on which a model that was just written is compared with the method that was trained.
+_SAMPLE = 50
+#: Relative and absolute difference of scores that another number of threads can make.
+_RELATIVE, _ABSOLUTE = 1e-3, 1e-5
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """The identity of a model.
+
+    name: of its row. parameters: all of them. source_sha256: of the method's source when it was trained. depth: labels
+    that are ranked at once, as in its cell. plugins: the files of a method that is not installed. packages: versions.
+    """
+
+    format: Literal[1] = 1
+    xmcbench: str = __version__
+    method: str
+    name: str
+    parameters: dict[str, bool | int | float | str | None]
+    seed: int
+    source_sha256: str
+    dataset: str
+    dataset_sha256: str
+    setting: str
+    labels: int
+    depth: int
+    plugins: tuple[str, ...] = ()
+    packages: dict[str, str] = {}
+
+
+class _Label(Struct, frozen=True):
+    """A line of the file of labels."""
+
+    uid: str
+    title: str
+
+
+@dataclass(frozen=True, repr=False)
+class Model:
+    """A trained method with its labels."""
+
+    folder: Path
+    facts: Facts
+    method: Method
+    labels: Texts
+
+    def __repr__(self) -> str:
+        return f"<Model {self.facts.name}: {self.facts.dataset}, {self.facts.setting}, {self.facts.labels:,} labels>"
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        plugins: Sequence[str | Path] = (),
+        compute: Compute | None = None,
+        keep_kernels: bool = False,
+    ) -> Model:
+        """Open the folder that ``fit`` wrote.
+
+        plugins: files of a method that is not installed. keep_kernels: let numba keep on disk what it compiles in this
+        process from now on. Raises UsageError, DataError, PluginError and Unavailable.
+        """
+        folder = Path(folder)
+        facts = _read_facts(folder)
+        for plugin in plugins:
+            import_file(Path(plugin))
+        try:
+            kind = load(facts.method)
+        except UnknownName as error:
+            names = " ".join(f"--plugin {name}" for name in facts.plugins)
+            raise UnknownName("method", facts.method, (), names or error.hint, f"of the model {folder}") from None
+        if keep_kernels and "numba" in kind.packages:
+            _keep_kernels()
+        method = kind(**facts.parameters)
+        method.compute = compute or Compute()
+        try:
+            method.load(folder)
+        except XmcbenchError:
+            raise
+        except Exception as error:  # a method can raise anything
+            raise DataError(f"the model {folder} cannot be opened: {summarize(error)}", "fit it again") from error
+        method.seed = facts.seed
+        return cls(folder, facts, method, _read_labels(folder, facts))
+
+    @property
+    def is_current(self) -> bool:
+        """True where the source of the method is that of the training, so that it predicts as its cell did."""
+        return source_of(type(self.method)).digest == self.facts.source_sha256
+
+    def predict(self, texts: Texts | Sequence[str], k: int = 100) -> TopK:
+        """Return the k best labels of each text: a TopK of shape [len(texts), k]. Raises what the method raises."""
+        given = Texts.of(texts)
+        # As many as in its cell: the best labels of a method may depend on how many are requested.
+        whole = max(k, self.facts.depth)
+        found = self.method.predict(given, whole)
+        found.check(len(given), whole, len(self.labels))
+        return TopK(found.indices[:, :k], found.scores[:, :k])
+
+    def suggest(self, documents: str | Path | Texts | Sequence[str], k: int = 5) -> Suggestions:
+        """Return the first k labels (1..100) of documents: texts, or their place, as of ``xmcbench.suggest``.
+
+        Predictions are not filtered. Raises UsageError and DataError.
+        """
+        check_k(k)
+        is_place = isinstance(documents, str | Path)
+        texts = load_documents(documents) if is_place else Texts.of(documents)  # type: ignore[arg-type]
+        source_name = str(documents) if is_place else "a list"
+        facts = self.facts
+        return Suggestions(facts.name, facts.setting, source_name, texts, self.labels, self.predict(texts, k), k)
+
+
+def fit(
+    arguments: Mapping[str, Any],
+    out: str | Path,
+    overwrite: bool = False,
+    options: Options | None = None,
+    registry: Registry | None = None,
+    keep_kernels: bool = False,
+) -> Model:
+    """Train a method as its cell does, and write it into the folder ``out``.
+
+    arguments: of ``xmcbench.run``, for a single cell; the setting as of ``suggest``. keep_kernels: as of
+    ``Model.load``. The folder is opened again and predicts some test instances before it is there for others. Raises
+    UsageError, DataError, and MethodError where the method fails, cannot be kept, or predicts otherwise when opened.
+    """
+    out = Path(out)
+    check_out(out, overwrite)
+    (place,) = several(arguments["dataset"]) or (default_dataset(),)
+    dataset = load_dataset(place)
+    grids, options, registry = single_grids({**arguments, "dataset": place}, dataset, options or Options(), registry)
+    cell = check_single(plan_run(grids, options, registry, None), "fit").plan.cells[0]
+    texts = dataset.test[:_SAMPLE]
+    with atomic_folder(out) as folder:
+        predicted = predict_texts(cell, options.place, texts, depth(cell), folder)
+        _write(cell, folder)
+        model = Model.load(folder, cell.plugins, options.compute, keep_kernels)
+        again = model.predict(texts, depth(cell))
+        if not np.allclose(predicted.scores, again.scores, _RELATIVE, _ABSOLUTE):
+            raise MethodError(
+                f"the method {cell.cell.method} does not keep its trained state: it predicts otherwise when it is "
+                "opened again",
+                "it uses something that is no attribute, or its save leaves something out",
+            )
+    return replace(model, folder=out)
+
+
+def check_out(out: Path, overwrite: bool) -> None:
+    """Raise UsageError for a folder that a model must not replace."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not (out / _FACTS).is_file():
+        raise UsageError(f"{out} already exists and is not a model", "choose another name")
+    if not overwrite:
+        raise UsageError(f"{out} already exists", "choose another name, or replace it with --overwrite")
+
+
+def _write(planned: PlannedCell, folder: Path) -> None:
+    """Write facts, labels and card of a trained method."""
+    cell, dataset = planned.cell, planned.dataset
+    facts = Facts(
+        method=cell.method,
+        name=planned.name,
+        parameters=dict(planned.row.values),  # type: ignore[arg-type] # they were checked
+        seed=cell.seed,
+        source_sha256=planned.source_sha256,
+        dataset=dataset.name,
+        dataset_sha256=dataset.digest,
+        setting=cell.setting.title,
+        labels=len(dataset.labels),
+        depth=depth(planned),
+        plugins=tuple(map(str, planned.plugins)),
+        packages=distribution_versions(sorted(planned.packages)),
+    )
+    write_json(folder / _FACTS, msgspec.to_builtins(facts))
+    with atomic_file(folder / _LABELS) as stream:
+        for uid, title in zip(dataset.labels.uids, dataset.labels.titles, strict=True):
+            stream.write(msgspec.json.encode(_Label(uid, title)) + b"\n")
+    write_text(folder / _CARD, _card(facts))
+
+
+def _card(facts: Facts) -> str:
+    values = "\n".join(f"| {name} | `{value}` |" for name, value in facts.parameters.items())
+    return f"""---
+library_name: xmcbench
+tags: [extreme-multi-label-classification]
+---
+
+# {facts.name} on {facts.dataset}
+
+The method `{facts.method}`, trained on {facts.dataset} ({facts.setting}, seed {facts.seed}), suggests some of
+{facts.labels:,} labels for a text. xmcbench {facts.xmcbench} wrote it:
+
+    xmcbench suggest --model FOLDER --documents new.txt
+
+| Parameter | Value |
+|---|---|
+{values}
+
+SHA-256 of the dataset: `{facts.dataset_sha256}`; of the method's source: `{facts.source_sha256}`.
+`labels.jsonl` has the labels in the order of their numbers.
+"""
+
+
+def _read_facts(folder: Path) -> Facts:
+    if not (folder / _FACTS).is_file():
+        raise UsageError(f"{folder} is not a model: it has no {_FACTS}", "xmcbench fit METHOD --out FOLDER writes one")
+    try:
+        return msgspec.json.decode(read_bytes(folder / _FACTS), type=Facts)
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{folder / _FACTS} cannot be read: {error}", "fit the model again") from error
+
+
+def _read_labels(folder: Path, facts: Facts) -> Texts:
+    path = folder / _LABELS
+    try:
+        with open_regular(path) as stream:
+            labels = msgspec.json.Decoder(_Label).decode_lines(stream.read())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read: {error}", "fit the model again") from error
+    if len(labels) != facts.labels:
+        raise DataError(f"{path} has {len(labels):,} labels instead of {facts.labels:,}", "fit the model again")
+    return Texts.from_lists([label.title for label in labels], uids=[label.uid for label in labels])
+
+
+def _keep_kernels() -> None:
+    """Let numba keep what it compiles, in a folder of the cache: compiling takes longer than most predictions.
+
+    Kernels with threads of numba cannot be kept, so they get a single one, which gives the same results. Only for the
+    process of a command, because it changes a decorator for all code that is imported later.
+    """
+    import numba
+
+    compile_kept = partial(numba.njit, cache=True)
+
+    def njit(*function: Any, parallel: bool = False, **options: Any) -> Any:
+        return compile_kept(*function, **options)
+
+    numba.config.CACHE_DIR = str(cache_root() / "numba")
+    numba.njit, numba.get_num_threads = njit, compile_kept(_one)
+
+
+def _one() -> int:
+    return 1

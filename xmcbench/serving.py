@@ -1,0 +1,131 @@
+"""A model behind HTTP: documents are posted, labels with scores come back as JSON.
+
+    POST /   {"documents": ["a text", ...], "k": 5}, or as text/plain a document in each line and k in the query
+
+answers {"model": ..., "documents": [[{"uid": ..., "label": ..., "score": ...}, ...], ...]}. Errors are {"error": ...}
+with the status 400 for a request that cannot be read, 413 for one that is too large, and 500 where the method fails.
+There is no authentication, so a server listens on this machine only, unless it is told otherwise.
+"""
+
+from __future__ import annotations
+
+import sys
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock
+from typing import Annotated, Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+from msgspec import Meta, Struct
+
+from xmcbench.errors import UsageError, XmcbenchError, summarize
+from xmcbench.models import Model
+
+#: Bytes of a request at most, and seconds that a client may take to send it.
+MOST_BYTES, _TIMEOUT_S = 16 << 20, 60
+
+
+class _Request(Struct, frozen=True, forbid_unknown_fields=True):
+    """A request in JSON."""
+
+    documents: list[str]
+    k: Annotated[int, Meta(ge=1, le=100)] = 5
+
+
+class _Refused(Exception):
+    """A request that is not answered."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
+
+
+class Server(ThreadingHTTPServer):
+    """A server of one model. It answers several clients, and the model predicts for one at a time."""
+
+    daemon_threads = True
+
+    def __init__(self, model: Model, host: str = "127.0.0.1", port: int = 0) -> None:
+        """port: 0 for any free one. Raises UsageError where the address cannot be had."""
+        self.model, self.lock = model, Lock()
+        try:
+            super().__init__((host, port), _Handler)
+        except (OSError, OverflowError) as error:
+            raise UsageError(f"cannot listen on {host}:{port}: {error}", "choose another --serve or --host") from None
+
+    @property
+    def address(self) -> str:
+        """The URL of the server."""
+        host, port = self.server_address[:2]
+        return f"http://{host!s}:{port}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report a broken connection in one line."""
+        print(f"xmcbench: {client_address[0]}: {summarize(sys.exception() or Exception())}", file=sys.stderr)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+    timeout = _TIMEOUT_S
+
+    def do_POST(self) -> None:
+        """Answer with the labels of the documents."""
+        try:
+            asked = self._read()
+            with self.server.lock:
+                found = self.server.model.suggest(asked.documents, asked.k) if asked.documents else ()
+            labels: list[list[dict[str, object]]] = [[] for _ in asked.documents]
+            for row, _, score, uid, text in found:  # lists of texts have their numbers as uids
+                labels[int(row)].append({"uid": uid, "label": text, "score": score})
+            self._answer(HTTPStatus.OK, {"model": self.server.model.facts.name, "documents": labels})
+        except _Refused as refused:
+            self.close_connection = True  # what was not read of the body would be taken for the next request
+            self._answer(refused.status, {"error": refused.reason})
+        except XmcbenchError as error:
+            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": str(error)})
+        except OSError:
+            raise  # the client went away
+        except Exception as error:  # a method can raise anything
+            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": summarize(error)})
+
+    def do_GET(self) -> None:
+        """Answer how to ask."""
+        known = msgspec.to_builtins(self.server.model.facts)
+        self._answer(HTTPStatus.OK, {"post": {"documents": ["a text"], "k": 5}, "model": known})
+
+    def _read(self) -> _Request:
+        url = urlsplit(self.path)
+        if url.path != "/":
+            raise _Refused(HTTPStatus.NOT_FOUND, f"there is only /, and no {url.path}")
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit()):
+            raise _Refused(HTTPStatus.BAD_REQUEST, "the request has no Content-Length")
+        if int(length) > MOST_BYTES:
+            reason = f"the request has {int(length):,} bytes; at most {MOST_BYTES:,} are read"
+            raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
+        body = self.rfile.read(int(length))
+        try:
+            # Without the header, the type would be that of text.
+            if "Content-Type" in self.headers and self.headers.get_content_type() == "text/plain":
+                k = parse_qs(url.query).get("k", ["5"])[-1]
+                lines = body.decode("utf-8").splitlines()
+                return msgspec.convert({"documents": lines, "k": k}, _Request, strict=False)
+            return msgspec.json.decode(body, type=_Request)
+        except (ValueError, RecursionError) as error:
+            hint = 'post {"documents": ["a text"], "k": 5}, or lines of text as text/plain'
+            raise _Refused(HTTPStatus.BAD_REQUEST, f"{error}; {hint}") from None
+
+    def _answer(self, status: HTTPStatus, content: dict[str, object]) -> None:
+        body = msgspec.json.encode(content) + b"\n"
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *values: object) -> None:  # noqa: A002 - its name in the base class
+        """Write nothing for each request: documents can be private."""

@@ -1,0 +1,215 @@
+"""Search of hyperparameters by Optuna, on training instances that are held out: no test instance is read.
+
+Each trial is an ordinary run of a cell, with a record. The trials depend on the seed and the figures alone, so that a
+second search finds those of the first finished.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from xmcbench.arguments import make_grids
+from xmcbench.data.catalog import DEV, locate
+from xmcbench.data.sources.finding import reference_to
+from xmcbench.errors import MethodError, Unavailable, UnknownName, XmcbenchError
+from xmcbench.experiment import Options, Run, plan_run
+from xmcbench.extras import installation
+from xmcbench.leaderboard import canvas
+from xmcbench.leaderboard.lines import Axis, Line, Lines, Point
+from xmcbench.metrics import METRICS
+from xmcbench.metrics.seeds import half_width
+from xmcbench.output.layout import format_table
+from xmcbench.parameters import Scalar
+from xmcbench.plugins.description import DEFAULT_PRESET
+from xmcbench.search_space import Space, spaces
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+    from xmcbench.plugins.registry import Registry
+    from xmcbench.records import Record
+    from xmcbench.results import Results
+
+#: Share of the training instances that is held out.
+SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One choice of values. value: of the metric, the mean over seeds; None for a reason."""
+
+    number: int
+    values: Mapping[str, Scalar]
+    value: float | None
+    half_width: float = 0.0
+    reason: str = ""
+    records: tuple[Record, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The trials of a search. Trial 0 has the values of the preset."""
+
+    dataset: str
+    setting: str
+    name: str
+    metric: str
+    trials: tuple[Trial, ...] = field(repr=False)
+
+    @property
+    def best(self) -> Trial:
+        """The trial with the highest value; of equal ones the first."""
+        return max((trial for trial in self.trials if trial.value is not None), key=lambda trial: trial.value or 0.0)
+
+    @property
+    def flags(self) -> str:
+        """The flags that select the best trial; empty for the preset itself."""
+        method = self.name.partition(":")[0]
+        values = self.best.values.items() if self.best.number else ()
+        return " ".join(f"--set {shlex.quote(f'{method}.{name}={_show(value)}')}" for name, value in values)
+
+    def table(self) -> str:
+        """Return a line for each trial, the best first."""
+        ordered = sorted(self.trials, key=lambda trial: -1 if trial.value is None else trial.value, reverse=True)
+        names = list(self.best.values)
+        lines = [
+            [str(trial.number), _percent(trial), *(_show(trial.values[name]) for name in names)] for trial in ordered
+        ]
+        return format_table(lines, ("trial", self.metric, *names), ("right", "right", *("right" for _ in names)))
+
+    def __str__(self) -> str:
+        best, first = self.best, self.trials[0]
+        before = f", {_percent(first)} with the values of the preset" if best.number and first.value is not None else ""
+        width = f" ±{100 * best.half_width:.1f}"
+        chosen = f"select it with {self.flags}" if self.flags else "no trial is better than the values of the preset"
+        return (
+            f"best {self.metric} of {len(self.trials)} trials of {self.name} on {self.dataset}, {self.setting}: "
+            f"{_percent(best)}{width}{before}; {chosen}"
+        )
+
+    def chart(self) -> Lines:
+        """Return the chart of the metric by the number of the trial, and of the best value until then."""
+        done = [trial for trial in self.trials if trial.value is not None]
+        points = [Point(trial.number, 100 * (trial.value or 0), *(2 * [100 * (trial.value or 0)])) for trial in done]
+        best = [max(point.value for point in points[: place + 1]) for place in range(len(points))]
+        highest = [Point(point.x, value, value, value) for point, value in zip(points, best, strict=True)]
+        last = max(len(self.trials) - 1, 1)
+        ticks = [tick for tick in canvas.scale(0, last, 0) if tick <= last]
+        return Lines(
+            stem=f"{self.dataset.lower()}-{self.name.replace(':', '-')}-trials",
+            title=f"{self.metric} of {self.name} by trial, {self.dataset}",
+            axis=Axis(0, last, tuple(zip(ticks, canvas.tick_texts(ticks), strict=True)), "trial"),
+            lines=(Line("best so far", (tuple(highest),)), Line("trial", (tuple(points),))),
+            of_methods=False,
+            foot=f"{self.setting}; on training instances that are held out, in percent",
+        )
+
+
+def hold_out(place: str) -> str:
+    """Return the reference to a dataset of which training instances are held out: itself if it is such a one."""
+    card = locate(place).card
+    is_held_out = card is not None and card.derive is not None and card.derive.held_out is not None
+    return place if is_held_out or f"{DEV}=" in place else reference_to(place, {DEV: f"{SHARE:g}"})
+
+
+def tune(
+    arguments: Mapping[str, Any],
+    trials: int,
+    metric: str = "P@1",
+    search: Sequence[str] = (),
+    filter_name: str | None = None,
+    options: Options | None = None,
+    registry: Registry | None = None,
+    execute: Callable[[Run], Results] = Run.execute,
+    progress: Callable[[Trial], None] = lambda _: None,
+) -> Tuned:
+    """Search the parameters of a method.
+
+    arguments: of ``xmcbench.run``, for one method, dataset and setting; their ``set`` has one value a parameter, which
+    is kept. search: ``PARAM``, ``PARAM=LOW..HIGH`` or ``PARAM=A,B``; default is every parameter that declares a range
+    or a few choices. Raises UsageError, Unavailable without Optuna, and MethodError if no trial has a result.
+    """
+    optuna = _import()
+    if metric not in METRICS:
+        raise UnknownName("metric", metric, METRICS)
+    (spec,) = arguments["methods"]
+    name, _, preset = spec.partition(":")
+    place, options = hold_out(arguments["dataset"]), options or Options()
+    registry = registry or options.registry()
+    method, sets = registry[name].usable(), arguments.get("set") or {}
+    fixed = sets.get(name, {})
+    preset = preset or arguments.get("preset") or DEFAULT_PRESET
+    base = method.resolve(name, {**method.presets.get(preset, {}), **fixed})
+    space = spaces(name, method.parameters, base, fixed, search)
+    if arguments["setting"] is None:
+        arguments = {**arguments, "setting": "ez" if method.supervision == "unused" else "full"}
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0))
+    study.enqueue_trial({parameter: base[parameter] for parameter in space})
+    distributions = {parameter: _distribution(optuna.distributions, values) for parameter, values in space.items()}
+    made: list[Trial] = []
+    for number in range(trials):
+        asked = study.ask(distributions)
+        values = {parameter: _round(value) if number else value for parameter, value in asked.params.items()}
+        given = {**arguments, "dataset": place, "set": {**sets, name: {**fixed, **values}}}
+        try:
+            grids, options = make_grids([given], options)
+            planned = plan_run(grids, options, registry, filter_name)
+            trial = _read(number, values, metric, execute(planned).records, planned.filter)
+        except XmcbenchError as error:  # values that do not fit together
+            if not number:
+                raise
+            trial = Trial(number, values, None, reason=str(error))
+        failed = {"state": optuna.trial.TrialState.FAIL} if trial.value is None else {}
+        study.tell(asked, trial.value, **failed)
+        made.append(trial)
+        progress(trial)
+    records = [record for trial in made if trial.value is not None for record in trial.records]
+    if not records:
+        raise MethodError(f"no trial of {spec} has a result: {made[0].reason}")
+    return Tuned(records[0].cell.dataset, records[0].cell.setting.title, spec, metric, tuple(made))
+
+
+def _read(number: int, values: Mapping[str, Scalar], metric: str, records: Sequence[Record], filter_name: str) -> Trial:
+    """Return a trial with the mean of its records, one for each seed."""
+    reason = next((f"{record.status}: {record.reason}" for record in records if not record.ok), "")
+    scores = [record.metrics[filter_name] for record in records if record.ok]
+    if reason or any(metric not in score.values for score in scores):
+        return Trial(number, values, None, reason=reason or f"it has no {metric}")
+    widths = [(score.intervals[metric][1] - score.intervals[metric][0]) / 2 for score in scores]
+    found = [score.values[metric] for score in scores]
+    return Trial(number, values, fmean(found), half_width(found, widths), "", tuple(records))
+
+
+def _distribution(kinds: Any, space: Space) -> BaseDistribution:
+    if space.choices:
+        return kinds.CategoricalDistribution(space.choices)
+    if space.is_int:
+        return kinds.IntDistribution(int(space.low), int(space.high), log=space.is_log)
+    return kinds.FloatDistribution(space.low, space.high, log=space.is_log)
+
+
+def _round(value: Scalar) -> Scalar:
+    """Return a number with three digits, which are enough and fit into a flag."""
+    return float(f"{value:.3g}") if isinstance(value, float) else value
+
+
+def _percent(trial: Trial) -> str:
+    return "failed" if trial.value is None else f"{100 * trial.value:.2f}"
+
+
+def _show(value: Scalar) -> str:
+    """Return a value as --set takes it."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+def _import() -> Any:
+    try:
+        import optuna
+    except ImportError:
+        raise Unavailable("tune needs the package optuna", installation("optuna")) from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
