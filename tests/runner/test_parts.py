@@ -111,6 +111,7 @@ def test_the_source_of_a_method_is_that_of_its_parts_too():
     values = {"parts": "tfidf,bm25:lucene,tfidf"}
     hybrid, registry = kind(**values), Registry()
     assert [cls.__name__ for cls, _ in through(hybrid)] == ["Hybrid", "Tfidf", "BM25"]
+    assert all(set(used).isdisjoint({"analyzer", "label_text"}) for _, used in through(hybrid))
     assert source(hybrid).digest == registry.resolve("hybrid", values).source_sha256
     assert {"numpy", "scipy", "bm25s"} <= {*source(hybrid).packages}
     assert source(Frequent()) == source_of(Frequent)

@@ -82,7 +82,7 @@ def refer_to_itself():
         (refer_to_itself(), r"its attribute model.left\[0\] refers to itself"),
         ({1, 2}, ".* is of type builtins.set"),
     ],
-    ids=str,
+    ids=["function", "class", "texts", "objects", "inside", "loop", "set"],
 )
 def test_what_cannot_be_kept_is_named(tmp_path, value, said):
     holder = Owner()

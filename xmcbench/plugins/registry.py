@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -101,6 +101,11 @@ class Entry:
             return {}
         return msgspec.json.decode(self._ask("inputs", values), type=dict[str, str])
 
+    def identity(self, values: Mapping[str, object]) -> Values:
+        """Return the parameters that identify a cell: files and models by content, without defaults added later."""
+        whole: dict[str, Any] = {**values, **self.contents(values)}
+        return parameters.identity(self.declared.parameters, whole)
+
     def estimate_calls(
         self, values: Mapping[str, object], sizes: Mapping[str, tuple[int, float]], files: Sequence[Path] = ()
     ) -> tuple[int, int]:
@@ -152,7 +157,7 @@ class Resolved:
     @cached_property
     def source_sha256(self) -> str:
         """SHA-256 (hex) of the source of the method with these parameters, and of those that it uses."""
-        inner = [{**given, **entry.contents(given)} for entry, given in self.through[1:]]
+        inner = [entry.identity(given) for entry, given in self.through[1:]]
         return join_digests([entry.source_sha256 for entry, _ in self.through], inner)
 
 
@@ -318,7 +323,7 @@ class Registry:
             if lacking := [name for name in parts if name not in self._load]:
                 return [*itself, *((name, {}) for name in lacking)]
             inner = self.resolve(*itself[0]).through[1:]
-            return [*itself, *((entry.name, {**values, **entry.contents(values)}) for entry, values in inner)]
+            return [*itself, *((entry.name, entry.identity(values)) for entry, values in inner)]
         except XmcbenchError:
             return itself
 

@@ -112,10 +112,10 @@ class Part:
 def through(method: Method) -> list[tuple[type[Method], Mapping[str, Any]]]:
     """Return the classes of a method and of all its parts, each with its parameters and once, the method first.
 
-    A parameter that names a file or a model is replaced with its content.
+    Parameters as a cell has them.
     """
     distinct = {(type(used), canonical_json(used.parameters())): used for used in _chain(method)}
-    return [(kind, identity_values(used)) for (kind, _), used in distinct.items()]
+    return [(kind, cell_parameters(used)) for (kind, _), used in distinct.items()]
 
 
 def _chain(method: Method) -> Iterator[Method]:

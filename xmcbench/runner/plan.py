@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from xmcbench import parameters
 from xmcbench.data.card import is_limited
 from xmcbench.errors import PluginError, StorageError, UnknownName, UsageError, XmcbenchError
 from xmcbench.plugins.description import Values
-from xmcbench.plugins.registry import Entry, Registry, Resolved
+from xmcbench.plugins.registry import Registry, Resolved
 from xmcbench.records import Cell, Record, Staleness, Store
 from xmcbench.records.differences import differences
 from xmcbench.records.record_json import DamagedRecord, check_readable
@@ -211,12 +210,6 @@ def _merge_skipped(found: Sequence[tuple[Request, Skipped]], running: Set[str]) 
     return [*merged.values()]
 
 
-def _identity(entry: Entry, values: Mapping[str, object]) -> Values:
-    """Return the parameters that identify a cell: with the content of the files and models that they name."""
-    whole: dict[str, Any] = {**values, **entry.contents(values)}
-    return parameters.identity(entry.usable().parameters, whole)
-
-
 def _plan_row(
     row: Row,
     resolved: Resolved,
@@ -231,7 +224,7 @@ def _plan_row(
     """Plan the cells of a row, one for each seed."""
     name = row.entry.name
     methods = [entry.usable() for entry in resolved.entries]
-    trained = [(entry.name, _identity(entry, values)) for entry, values in resolved.through]
+    trained = [(entry.name, entry.identity(values)) for entry, values in resolved.through]
     identity = trained[0][1]
     staleness = registry.staleness(store.root)
     kinds = {*chain(*(method.needs for method in methods))}

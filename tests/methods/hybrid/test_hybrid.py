@@ -193,7 +193,10 @@ def test_a_hybrid_is_stale_when_a_part_has_changed(monkeypatch, tmp_path):
         parameters={"parts": "tfidf,bm25"},
         seed=0,
     )
-    assert [name for name, _ in Registry().staleness(tmp_path).through(cell)] == ["hybrid", "tfidf", "bm25"]
+    through = Registry().staleness(tmp_path).through(cell)
+    assert [name for name, _ in through] == ["hybrid", "tfidf", "bm25"]
+    # A part that grows a parameter makes no earlier result stale.
+    assert not {"analyzer", "label_text"} & {name for _, values in through for name in values}
 
 
 def test_a_hybrid_is_stale_when_a_preset_of_a_part_has_other_values(monkeypatch):
