@@ -46,6 +46,23 @@ def make_list(*codes, kind="canaries"):
     )
 
 
+def test_a_part_that_grew_a_parameter_makes_no_record_stale(record, altered):
+    """Records have its default among the values of the part, or lack it; another value is another result."""
+    sources = {"hybrid": sha256_json("hybrid"), "tfidf": sha256_json("tfidf")}
+    presets = {"tfidf": {"": {"ngrams": 2, "analyzer": None}}}
+    today = Staleness(sources, lambda cell: [("hybrid", {}), ("tfidf", {"ngrams": 1})], presets)
+
+    def made_with(values):
+        joined = join_digests([*sources.values()], [values])
+        return altered(record("hybrid"), (("method", "source_sha256"), joined))
+
+    for values in ({"ngrams": 1}, {"ngrams": 1, "analyzer": None}):
+        assert not today.is_stale(made_with(values))
+        assert today.evidence(made_with(values)) == "same code"
+    assert today.is_stale(made_with({"ngrams": 1, "analyzer": "icu"}))
+    assert today.is_stale(made_with({"ngrams": 2}))
+
+
 def test_a_record_of_code_that_is_known_to_give_the_same_is_fresh(record):
     linked = Staleness(TODAY.sources, equivalence={"tfidf": (make_list("before", "today"), make_list("a", "b"))})
     assert [linked.evidence(record(code=code)) for code in ("today", "before", "a")] == [

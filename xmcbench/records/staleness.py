@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import chain, combinations, product
 
 from xmcbench.metrics import protocol
 from xmcbench.records.equivalence import METRICS, RANKS, Equivalence, equal_sources
@@ -64,7 +64,7 @@ class Staleness:
         if self.is_stale(record):
             return "stale"
         own = valid_sources(record)
-        if self._join(self._walk(record.cell)[1], lambda name: [self.sources[name]]) <= own:
+        if not own.isdisjoint(self._join(self._walk(record.cell)[1], lambda name: [self.sources[name]])):
             return "same code"
         reruns = [
             entry
@@ -85,10 +85,10 @@ class Staleness:
             return False
         if key not in self._judged:
             parts = self._join(through, lambda name: equal_sources(self.equivalence, name, self.sources[name]))
-            (today,) = self._join(through, lambda name: [self.sources[name]])
+            today = self._join(through, lambda name: [self.sources[name]])
             # Reruns compare a method together with its parts.
-            together = equal_sources(self.equivalence, record.cell.method, today)
-            self._judged[key] = {*parts, *filter(None, together)}
+            together = (equal_sources(self.equivalence, record.cell.method, source) for source in today)
+            self._judged[key] = {*parts, *filter(None, chain.from_iterable(together))}
         return self._judged[key].isdisjoint(valid_sources(record))
 
     def _walk(self, cell: Cell) -> tuple[str, Sequence[tuple[str, Mapping[str, object]]]]:
@@ -119,14 +119,23 @@ class Staleness:
             self._scoring[name] = equal_sources(self.equivalence, name, digest())
         return self._scoring[name]
 
-    @staticmethod
     def _join(
-        through: Sequence[tuple[str, Mapping[str, object]]], sources: Callable[[str], Iterable[str | None]]
+        self, through: Sequence[tuple[str, Mapping[str, object]]], sources: Callable[[str], Iterable[str | None]]
     ) -> set[str]:
-        """Return the joined sources of a cell, for every combination of the sources of what it goes through."""
-        inner = [values for _, values in through[1:]]
+        """Return the joined sources of a cell, for every combination of the sources of what it goes through.
+
+        A parameter that a part grew later is not in its values. Records that were made in between may have its default.
+        """
+        inner = [*product(*(self._with_defaults(name, values) for name, values in through[1:]))]
         combined = product(*(filter(None, sources(name)) for name, _ in through))
-        return {join_digests(digests, inner) for digests in combined}
+        return {join_digests(digests, values) for digests, values in product(combined, inner)}
+
+    def _with_defaults(self, name: str, values: Mapping[str, object]) -> list[dict[str, object]]:
+        """Return the values with any of the defaults that they lack."""
+        defaults = self.presets.get(name, {}).get("", {})
+        lacking = [parameter for parameter in defaults if parameter not in values]
+        chosen = chain.from_iterable(combinations(lacking, count) for count in range(len(lacking) + 1))
+        return [{**values, **{parameter: defaults[parameter] for parameter in own}} for own in chosen]
 
     def missing_methods(self, record: Record) -> list[str]:
         """Return the methods that a record goes through and that are not here: it is not judged."""
