@@ -66,7 +66,9 @@ def test_a_model_is_kept_and_served(terminal, tmp_path):
     (block,) = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
     exec(compile(block, page, "exec"), names)
     assert names["top"].indices.shape == (1, 10)
-    command = [sys.executable, "-m", *shlex.split(serving.replace("8000", "0"))]
+    # A shell ignores Ctrl-C in what it starts in the background, tests included.
+    obeys = ["env", "--default-signal=INT"]
+    command = [*obeys, sys.executable, "-m", *shlex.split(serving.replace("8000", "0"))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
         port = int(re.search(r"http://127.0.0.1:(\d+)/", process.stdout.readline())[1])
         answers = [ask(port, line) for line in lines_of(page, "curl")]

@@ -14,7 +14,7 @@ _SPAN = 10
 #: Distance from the end of a range that is not part of it, as a share of the range.
 _INSIDE = 0.01
 #: Choices of a parameter that is searched without being named, at most.
-_CHOICES = 5
+_CHOICES = 4
 
 
 class Space(Struct, frozen=True):

@@ -89,7 +89,7 @@ def test_datasets_are_a_list_of_places(tmp_path):
     place = tmp_path / "a,b.csv"
 
     def datasets(dataset, columns=None):
-        return request.datasets(argparse.Namespace(dataset=dataset, columns=columns))
+        return request.datasets(argparse.Namespace(dataset=dataset, columns=columns, dev=None, limit=None))
 
     assert datasets(str(place)) == (str(place.parent / "a"), "b.csv")
     place.touch()
@@ -111,10 +111,10 @@ def test_datasets_are_a_list_of_places(tmp_path):
     assert datasets("one, two,one") == ("one", "two")
     assert datasets("one?text=x,two") == ("one?text=x", "two")
     assert datasets(None) == ("lf-debian-2k",)
-    assert request.only_dataset(argparse.Namespace(dataset="one", columns=None)) == "one"
+    assert request.only_dataset(argparse.Namespace(dataset="one", columns=None, dev=None, limit=None)) == "one"
     with pytest.raises(UsageError, match="names several datasets"):
-        request.only_dataset(argparse.Namespace(dataset="one,two", columns=None))
-    twice = argparse.Namespace(dataset=["LF-Debian-2K", "lf-debian-2k"], columns=None)
+        request.only_dataset(argparse.Namespace(dataset="one,two", columns=None, dev=None, limit=None))
+    twice = argparse.Namespace(dataset=["LF-Debian-2K", "lf-debian-2k"], columns=None, dev=None, limit=None)
     assert request.places_by_name(twice) == {"LF-Debian-2K": "LF-Debian-2K"}
     one = argparse.Namespace(setting=["fs"], ratio=[0.5], by=None)
     assert request.only_setting(one) == Setting.of("fs", 0.5)

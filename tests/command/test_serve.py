@@ -102,7 +102,9 @@ def test_only_this_machine_is_listened_to(server, model):
 
 
 def test_the_command_serves_until_it_is_interrupted(model, tmp_path):
-    command = [sys.executable, "-m", "xmcbench", "suggest", "--model", "model", "--serve", "0"]
+    # A shell ignores Ctrl-C in what it starts in the background, tests included.
+    obeys = ["env", "--default-signal=INT"]
+    command = [*obeys, sys.executable, "-m", "xmcbench", "suggest", "--model", "model", "--serve", "0"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
         port = int(re.search(r"http://127.0.0.1:(\d+)/", process.stdout.readline())[1])
         connection = HTTPConnection("127.0.0.1", port, timeout=20)

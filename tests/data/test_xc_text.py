@@ -31,10 +31,13 @@ def test_instances_are_read_as_they_were_written(tmp_path_factory, rows, name):
 
 def test_labels_need_a_title_only(tmp_path):
     path = tmp_path / "lbl.json"
-    path.write_text('{"title": "one", "content": 7}\n{"title": "two", "target_ind": null}\n')
+    path.write_text('{"title": "one"}\n{"title": "two", "target_ind": null}\n')
     rows = read_rows(path, "labels")
     assert [(row.uid, row.title, row.content) for row in rows] == [("0", "one", ""), ("1", "two", "")]
     assert not load_corpus(json_part(path, "labels"), tmp_path).uids
+    path.write_text('{"title": "one", "content": 7}\n')
+    with pytest.raises(DataError, match=r"lbl\.json, line 1: content is 7, not a string"):
+        load_corpus(json_part(path, "labels"), tmp_path / "other")
 
 
 def test_a_title_only_instance_has_an_empty_content(tmp_path):

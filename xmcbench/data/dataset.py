@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,12 +27,6 @@ from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-
-#: Letters of Thai, Lao, Burmese, Khmer, Japanese and Chinese.
-_NO_SPACES = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
-#: Titles of either kind that are looked at, and letters of each.
-_SAMPLE = 200
 
 
 @dataclass(frozen=True, repr=False)
@@ -180,17 +173,7 @@ class Dataset:
             notes.append('the filter file removes nothing unless --filter file is given, or filter = "file" in a card')
         if self.train_corpus.rows < MIN_INSTANCES and self.test_corpus.pairs:
             notes.append(f"PSP is left out: propensities need {MIN_INSTANCES} training instances")
-        if self._has_few_spaces:
-            hint = "--set METHOD.analyzer=icu finds them (tfidf, bm25 and others)"
-            notes.append(f"most of its texts have no spaces between words: {hint}")
         return tuple(notes)
-
-    @cached_property
-    def _has_few_spaces(self) -> bool:
-        """True where most letters of the first titles are of scripts without spaces between words."""
-        titles = [*self.labels.titles[:_SAMPLE], *self.test.titles[:_SAMPLE]]
-        sample = "".join(title[:_SAMPLE] for title in titles)
-        return 2 * len(_NO_SPACES.findall(sample)) > sum(map(str.isalpha, sample))
 
     @cached_property
     def longest_filter(self) -> int:

@@ -7,6 +7,7 @@ separate files, so that a process can be given texts only.
 from __future__ import annotations
 
 import json
+import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 ROWS, CHARACTERS = 65_536, 1 << 25
 
 _COLUMNS = ["uid", "title", "content"]
+#: Letters of Thai, Lao, Burmese, Khmer, Japanese and Chinese.
+_NO_SPACES = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+#: Labels that are looked at, and letters of each.
+_SAMPLE = 200
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,7 @@ def load_corpus(part: Part, folder: Path) -> Corpus:
         reader.check_uids(texts)
         uids = any(uid != str(row) for row, uid in enumerate(texts.uids))
         pairs = {} if part.kind == "labels" else reader.pairs()
-        notes = (*part.notes, *_note_parents(part, texts))
+        notes = (*part.notes, *_note_parents(part, texts), *_note_spaces(part, texts))
         return _finish(folder, texts, uids, notes=notes, **pairs)
 
 
@@ -138,6 +143,15 @@ def _note_parents(part: Part, texts: LabelTexts) -> tuple[str, ...]:
     known = pc.is_in(named, value_set=texts.uids.to_arrow().combine_chunks())
     unknown = len(named) - pc.sum(known).as_py()
     return (f"{format_count(unknown, 'parent')} in {part.path.name} left out: no labels",) if unknown else ()
+
+
+def _note_spaces(part: Part, texts: LabelTexts) -> tuple[str, ...]:
+    """Return a note where most letters of the first labels are of scripts without spaces between words."""
+    sample = "".join(title[:_SAMPLE] for title in texts.titles[:_SAMPLE]) if part.kind == "labels" else ""
+    if 2 * len(_NO_SPACES.findall(sample)) <= sum(map(str.isalpha, sample)):
+        return ()
+    hint = "--set METHOD.analyzer=icu finds them (tfidf, bm25 and others)"
+    return (f"most labels in {part.path.name} have no spaces between words: {hint}",)
 
 
 class _Reader:
