@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 def index(tmp_path_factory):
     """The search index, with the weights that the theme gives to titles and texts."""
     site = tmp_path_factory.mktemp("site")
-    subprocess.run([sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", site], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-P", "-m", "mkdocs", "build", "--quiet", "--site-dir", site], cwd=ROOT, check=True)
     held = json.loads((site / "search" / "search_index.json").read_text())
     fields = [{"field_name": name, **held["config"]["fields"][name]} for name in ("title", "text")]
     entries = [(entry, {"boost": entry.get("boost", 1)}) for entry in held["docs"]]

@@ -22,7 +22,10 @@ REACHED = {
 #: The training of the last two, from an encoder that is learned from the texts.
 ENCODERS = {
     "renee": ("frozen_epochs=20", "epochs=5", "batch=32", "learning_rate=1e-3"),
-    "dexml": ("finetune_steps=100", "finetune_batch=32", "finetune_rate=1e-3", "pool=hard"),
+    "dexml": (
+        *("finetune_steps=100", "finetune_batch=32", "finetune_rate=1e-3", "finetune_full_rate=0"),
+        *("pool=hard", "mined_every=500"),
+    ),
 }
 
 

@@ -32,7 +32,7 @@ BEYOND = """() => {
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("docs")
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", folder]
+    command = [sys.executable, "-P", "-m", "mkdocs", "build", "--quiet", "--site-dir", folder]
     subprocess.run(command, cwd=ROOT, check=True, env=environment)
     return folder
 
