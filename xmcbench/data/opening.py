@@ -68,7 +68,7 @@ def open_training(source: Source, card: Card) -> Dataset:
     Those are not read, unless the layout has both in one file, or gathers the labels from both. Raises what
     ``open_dataset`` raises.
     """
-    holding = source.training()
+    holding = source.find_training()
     if holding is None or holding.train is None:
         whole = open_dataset(source, card)
         return replace(whole, test_corpus=whole.train_corpus, filter_pairs=None)

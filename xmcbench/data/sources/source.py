@@ -182,7 +182,7 @@ class Source(ABC):
     def find_parts(self) -> Holding:
         """Return the parts. Reads little. Raises DataError where a file that the layout requires is missing."""
 
-    def training(self) -> Holding | None:
+    def find_training(self) -> Holding | None:
         """Return the parts without the test instances; None where training and test instances are not separate.
 
         Raises what ``find_parts`` raises.

@@ -134,10 +134,10 @@ class Tables(Source):
         notes = (*files.notes, *tables.notes())
         return Holding(tables.label_part(), parts.get("train"), parts.get("test"), notes=notes)
 
-    def training(self) -> Holding | None:
+    def find_training(self) -> Holding | None:
         files = self.files()
         if len(files.parts) < 2 or not files.labels:
-            return super().training()
+            return super().find_training()
         tables = _Tables({"train": files.parts["train"]}, files.labels, self.place.options)
         return Holding(tables.label_part(), tables.instance_part("train"), notes=(*files.notes, *tables.notes()))
 
