@@ -329,8 +329,8 @@ def test_files_are_fetched_once_by_content(far, job, tmp_path):
 
 def test_a_plugin_comes_with_what_it_imports(far, tmp_path):
     files = {
-        "m.py": "import beside\nimport inner.deep\n",
-        "beside.py": "import json\n",
+        "m.py": "import nearby_of_cluster\nimport inner.deep\n",
+        "nearby_of_cluster.py": "import json\n",
         "unrelated.py": "",
         "inner/deep.py": "",
     }
@@ -338,7 +338,7 @@ def test_a_plugin_comes_with_what_it_imports(far, tmp_path):
         (tmp_path / "own" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "own" / name).write_text(text)
     plugin = tmp_path / "own" / "m.py"
-    assert {file.name for file in plugin_files(plugin)} == {"m.py", "beside.py", "deep.py"}
+    assert {file.name for file in plugin_files(plugin)} == {"m.py", "nearby_of_cluster.py", "deep.py"}
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "m.py").write_text("1")
     sent = far.send(plugins=(str(plugin), str(tmp_path / "other" / "m.py")))
