@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Unit
 
-from xmcbench import Doc, Texts, UsageError
+from xmcbench import Doc, Texts
 from xmcbench.methods.declarations import AboveZero, Documents, Labels, Natural, Probability, Share, ShareBelowOne
 from xmcbench.methods.encoder.dual_encoder import DualEncoder
 from xmcbench.methods.presets import CHOICES, PRESETS
@@ -44,6 +44,7 @@ class NGAME(DualEncoder):
 
     title = "NGAME"
     supervision = "required"
+    needs_cosine = True
     described: ClassVar[tuple[str, ...]] = ("backbone", "finetune_steps", "finetune_batch")
     presets: ClassVar = PRESETS["ngame"]
     choices: ClassVar = CHOICES["ngame"]
@@ -86,9 +87,7 @@ class NGAME(DualEncoder):
     def require(self) -> None:
         """Also raise UsageError for parameters that have no effect on batches of clusters."""
         super().require()
-        if self.finetune_balanced or self.negatives != "untrue":
-            name = "finetune_balanced" if self.finetune_balanced else "negatives"
-            raise UsageError(f"ngame.{name} has no effect: NGAME draws its batches from clusters", "leave it out")
+        self._refuse_batch_options("draws its batches from clusters")
 
     def describe(self) -> str:
         """The backbone and the budget of its training."""
@@ -105,15 +104,6 @@ class NGAME(DualEncoder):
             labels = _unit(self._labels)
             trained = self._classifiers(self._tower, raw_X.take(rows), labels, pairs[rows])
             self._labels = ((1 - self.fusion) * labels + self.fusion * trained).astype(self._dtype)
-
-    def _open(self, raw_X: Texts, raw_Y: Texts, label_length: int | None = None, **options: Any) -> Tower:
-        tower = super()._open(raw_X, raw_Y, label_length, **options)
-        if not tower.encoder.cosine:
-            raise UsageError(
-                f"ngame compares by cosine, and {tower.backbone.name} with head={self.head} by inner product",
-                "head=cls compares by cosine",
-            )
-        return tower
 
     def _pairs_task(
         self, instances: TokenStore, labels: TokenStore, pairs: csr_matrix, temperature: float

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Unit
 
-from xmcbench import Doc, UsageError
+from xmcbench import Doc
 from xmcbench.methods.declarations import AboveZero, Labels, Positive
 from xmcbench.methods.encoder.dual_encoder import DualEncoder
 from xmcbench.methods.presets import CHOICES, PRESETS
@@ -67,9 +67,7 @@ class DEXML(DualEncoder):
     def require(self) -> None:
         """Also raise UsageError for parameters that have no effect on a pool of labels."""
         super().require()
-        if self.finetune_balanced or self.negatives != "untrue":
-            name = "finetune_balanced" if self.finetune_balanced else "negatives"
-            raise UsageError(f"dexml.{name} has no effect: DEXML compares documents with a pool", "leave it out")
+        self._refuse_batch_options("compares documents with a pool")
 
     def describe(self) -> str:
         """Return the backbone and the budget of its training."""

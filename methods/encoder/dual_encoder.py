@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
-from xmcbench import Doc, Method, MethodError, Texts, TopK, load_arrays, pairs_digest, save_arrays
+from xmcbench import Doc, Method, MethodError, Texts, TopK, UsageError, load_arrays, pairs_digest, save_arrays
 from xmcbench.methods.declarations import AboveZero, PrecisionName, Share, Steps, Stored, Tokens
 from xmcbench.methods.encoder import HUB_TOKENS, PACKAGES
 from xmcbench.methods.label_text import LABEL_TEXT, LabelPart, read_labels
@@ -34,6 +34,7 @@ class BackboneMethod(Method):
     needs: ClassVar = {"gpu": 1}
     packages: ClassVar = PACKAGES
     environment: ClassVar = HUB_TOKENS
+    needs_cosine: ClassVar[bool] = False
 
     backbone: Annotated[
         str,
@@ -102,7 +103,8 @@ class BackboneMethod(Method):
         return self.instance_prompt, ""
 
     def _open(self, raw_X: Texts, raw_Y: Texts, label_length: int | None = None, **options: Any) -> Tower:
-        """Open the backbone with its head, untrained. options: of ``Tower.open``."""
+        """Open the backbone with its head, untrained. options: of ``Tower.open``. Raises UsageError where the method
+        needs a cosine and the network has none."""
         from xmcbench.methods.encoder.tower import Tower
 
         options = {"projection": False, "temperature": 1.0, **options}
@@ -120,6 +122,12 @@ class BackboneMethod(Method):
             recomputed_layers=self.recomputed_layers,
             **options,
         )
+        if self.needs_cosine and not tower.encoder.cosine:
+            raise UsageError(
+                f"{self.title.lower()} compares by cosine, and {tower.backbone.name} with head={self.head} by inner "
+                "product",
+                "head=cls compares by cosine",
+            )
         self.notes["backbone"] = tower.note()
         self.notes["computed"] = {"device": tower.device, "precision": tower.encoder.precision}
         return tower
@@ -273,6 +281,12 @@ class DualEncoder(BackboneMethod):
             "cached_tokens": self.cached_tokens,
         }
         return super()._open(raw_X, raw_Y, self.label_length, **own, **options)
+
+    def _refuse_batch_options(self, reason: str) -> None:
+        """Raise UsageError for parameters about batches of pairs where the method draws other batches."""
+        if self.finetune_balanced or self.negatives != "untrue":
+            name = "finetune_balanced" if self.finetune_balanced else "negatives"
+            raise UsageError(f"{self.title.lower()}.{name} has no effect: {self.title} {reason}", "leave it out")
 
     @property
     def _dtype(self) -> np.dtype:

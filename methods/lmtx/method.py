@@ -55,6 +55,7 @@ class LMTX(PretrainedEncoder):
     """
 
     title = "LMTX"
+    needs_cosine = True
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch", "judge")
     _budget: ClassVar[tuple[str, ...]] = ("steps",)
     packages: ClassVar = {**PretrainedEncoder.packages, **SENTENCE_TRANSFORMERS, **PACKAGES}
@@ -154,15 +155,6 @@ class LMTX(PretrainedEncoder):
     def _judged(self) -> int:
         """Documents that are judged in a round, if there are as many."""
         return self.documents or -(-self.steps // self.rounds) * self.batch
-
-    def _open(self, raw_X: Texts, raw_Y: Texts, label_length: int | None = None, **options: object) -> Tower:
-        tower = super()._open(raw_X, raw_Y, label_length, **options)
-        if not tower.encoder.cosine:
-            raise UsageError(
-                f"lmtx compares by cosine, and {tower.backbone.name} with head={self.head} by inner product",
-                "head=cls compares by cosine",
-            )
-        return tower
 
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
         """Find, judge, learn, in rounds. Raises MethodError where the judge calls no label relevant."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
-from xmcbench import Doc, Texts, TopK, UsageError, pairs_digest
+from xmcbench import Doc, Texts, TopK, pairs_digest
 from xmcbench.methods.declarations import (
     AboveZero,
     Natural,
@@ -52,6 +52,7 @@ class Renee(BackboneMethod):
 
     title = "Renee"
     supervision = "required"
+    needs_cosine = True
     described: ClassVar[tuple[str, ...]] = ("backbone", "frozen_epochs", "epochs", "batch")
     presets: ClassVar = PRESETS["renee"]
     choices: ClassVar = CHOICES["renee"]
@@ -92,11 +93,6 @@ class Renee(BackboneMethod):
         network compares by inner product, MethodError if a training diverges."""
         assert pairs is not None, "supervision is required"
         self._tower = tower = self._open(raw_X, raw_Y, self.label_length, temperature=self.temperature)
-        if not tower.encoder.cosine:
-            raise UsageError(
-                f"renee compares by cosine, and {tower.backbone.name} with head={self.head} by inner product",
-                "head=cls compares by cosine",
-            )
         rows = np.flatnonzero(np.diff(pairs.indptr))
         labels = tower.label_tokens(raw_Y, self.label_length)
         self.notes["cut_labels"] = labels.at_the_limit

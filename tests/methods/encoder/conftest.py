@@ -160,6 +160,45 @@ def stories():
 
 
 @pytest.fixture
+def fit_and_predict(checkpoint, stories, tmp_path):
+    """Train a method on the stories, on a tiny checkpoint, and rank the labels of some texts."""
+
+    def go(kind, values, pairs=None, k=5, labels=None, new=None, seed=0, **changed):
+        raw_X, raw_Y, known = stories
+        raw_Y = raw_Y if labels is None else labels
+        method = kind(backbone=str(checkpoint()), **{**values, **changed})
+        method.artifacts, method.seed = Artifacts(tmp_path / "store"), seed
+        method.require()
+        method.fit(raw_X, raw_Y, known if pairs is None else pairs)
+        asked = raw_X if new is None else new
+        found = method.predict(asked, k)
+        found.check(len(asked), k, len(raw_Y))
+        return found, method
+
+    return go
+
+
+@pytest.fixture
+def token_pairs(checkpoint, tmp_path):
+    """Tokens of 20 documents and of some labels, and which labels are true: bool, at least one in a row."""
+
+    def make(labels=6, density=0.3):
+        import numpy as np
+
+        from xmcbench.methods.encoder.opening import open_tokenizer
+        from xmcbench.methods.encoder.tokens import TokenStore
+
+        rng = np.random.default_rng(0)
+        dense = rng.random((20, labels)) < density
+        dense[np.arange(20), rng.integers(labels, size=20)] = True
+        texts = [Texts.from_lists([f"story {'red ' * (row % 5)}" for row in range(count)]) for count in (20, labels)]
+        stores = [TokenStore.of(Artifacts(tmp_path), side, open_tokenizer(checkpoint()), 8) for side in texts]
+        return stores, dense
+
+    return make
+
+
+@pytest.fixture
 def predicted(stories, tmp_path):
     """Fit a method to the stories, without pairs; returns its k labels for texts, and the method."""
 

@@ -1,6 +1,7 @@
 """DEXML: its losses and their gradients, pools of labels, gradient caching, and edge cases."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 from scipy.optimize import brentq
 from scipy.sparse import csr_matrix
 
-from xmcbench import Artifacts, Texts, UsageError
+from xmcbench import Texts, UsageError
 from xmcbench.methods.dexml import DEXML, pool
 from xmcbench.methods.dexml.pool import HardNegatives, LabelPool, decoupled_softmax, nearest_labels, soft_top_k
 from xmcbench.methods.encoder.contrastive import Vectors
@@ -78,12 +79,8 @@ def test_the_gradients_of_the_losses(scored, loss):
 
 
 @pytest.fixture
-def task(checkpoint, tmp_path):
-    rng = np.random.default_rng(0)
-    dense = rng.random((20, 13)) < 0.2
-    dense[np.arange(20), rng.integers(13, size=20)] = True
-    texts = [Texts.from_lists([f"story {'red ' * (row % 5)}" for row in range(count)]) for count in (20, 13)]
-    stores = [TokenStore.of(Artifacts(tmp_path), side, open_tokenizer(checkpoint()), 8) for side in texts]
+def task(token_pairs):
+    stores, dense = token_pairs(13, 0.2)
 
     def make(hard=None, seed=0, batch=4):
         made = LabelPool(*stores, csr_matrix(dense.astype(np.float32)), batch, 0.1, seed, decoupled_softmax, hard)
@@ -176,20 +173,8 @@ def test_gradient_caching_changes_no_gradient(task, checkpoint):
 
 
 @pytest.fixture
-def run(checkpoint, stories, tmp_path):
-    def go(pairs=None, k=5, labels=None, new=None, seed=0, **values):
-        raw_X, raw_Y, known = stories
-        raw_Y = raw_Y if labels is None else labels
-        method = DEXML(backbone=str(checkpoint()), **{**QUICK, **values})
-        method.artifacts, method.seed = Artifacts(tmp_path / "store"), seed
-        method.require()
-        method.fit(raw_X, raw_Y, known if pairs is None else pairs)
-        asked = raw_X if new is None else new
-        found = method.predict(asked, k)
-        found.check(len(asked), k, len(raw_Y))
-        return found, method
-
-    return go
+def run(fit_and_predict):
+    return partial(fit_and_predict, DEXML, QUICK)
 
 
 @pytest.mark.parametrize("values", [{"negatives": "all"}, {"finetune_balanced": True}])

@@ -9,8 +9,6 @@ from fake_server import completion
 from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, MethodError, Texts, UsageError
-from xmcbench.methods.encoder.opening import open_tokenizer
-from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.lmtx import LMTX
 from xmcbench.methods.lmtx.judged_pairs import JudgedPairs, weighted_triplet_loss
 from xmcbench.methods.lmtx.lexical import LexicalJudge
@@ -56,12 +54,8 @@ def test_the_loss_equals_its_transcription():
         assert weighted_triplet_loss(*tensors, 0.3, hardest, 0.1).item() == pytest.approx(np.mean(costs))
 
 
-def test_a_batch_has_documents_in_random_order_and_a_relevant_label_of_each(checkpoint, tmp_path):
-    rng = np.random.default_rng(0)
-    dense = rng.random((20, 6)) < 0.3
-    dense[np.arange(20), rng.integers(6, size=20)] = True
-    texts = [Texts.from_lists([f"story {'red ' * (row % 5)}" for row in range(count)]) for count in (20, 6)]
-    stores = [TokenStore.of(Artifacts(tmp_path), side, open_tokenizer(checkpoint()), 8) for side in texts]
+def test_a_batch_has_documents_in_random_order_and_a_relevant_label_of_each(token_pairs):
+    stores, dense = token_pairs()
     task = JudgedPairs(*stores, csr_matrix(dense.astype(np.float32)), 6, (0.3, 10, 0.1), 0)
     steps = [task.draw(step) for step in range(6)]
     for first in (0, 3):

@@ -12,15 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from xmcbench import Artifacts, MethodError, Texts, UsageError
+from xmcbench import MethodError, Texts, UsageError
 from xmcbench.methods.deepxml import classifiers
 from xmcbench.methods.deepxml.classifiers import contrastive_loss, fit_classifiers
 from xmcbench.methods.encoder import clustering
 from xmcbench.methods.encoder.clustering import ClusteredPairs, Mining, PairLoss, cluster_evenly
 from xmcbench.methods.encoder.contrastive import Vectors, triplet_loss
 from xmcbench.methods.encoder.network import Encoder
-from xmcbench.methods.encoder.opening import open_tokenizer
-from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.ngame import NGAME
 
 QUICK = {
@@ -86,12 +84,8 @@ def test_the_gradient_of_the_hinge():
 
 
 @pytest.fixture
-def task(checkpoint, tmp_path):
-    rng = np.random.default_rng(0)
-    dense = rng.random((20, 6)) < 0.3
-    dense[np.arange(20), rng.integers(6, size=20)] = True
-    texts = [Texts.from_lists([f"story {'red ' * (row % 5)}" for row in range(count)]) for count in (20, 6)]
-    stores = [TokenStore.of(Artifacts(tmp_path), side, open_tokenizer(checkpoint()), 8) for side in texts]
+def task(token_pairs):
+    stores, dense = token_pairs()
 
     def make(batch=6, seed=0, kind="triplet"):
         loss = PairLoss(kind, 0.3, 10, 0.05)
@@ -167,19 +161,8 @@ def test_own_labels_of_a_document_are_no_negatives(task, kind):
 
 
 @pytest.fixture
-def run(checkpoint, stories, tmp_path):
-    def go(pairs=None, k=5, labels=None, new=None, **values):
-        raw_X, raw_Y, known = stories
-        raw_Y = raw_Y if labels is None else labels
-        method = NGAME(backbone=str(checkpoint()), **{**QUICK, **values})
-        method.artifacts = Artifacts(tmp_path / "store")
-        method.fit(raw_X, raw_Y, known if pairs is None else pairs)
-        asked = raw_X if new is None else new
-        found = method.predict(asked, k)
-        found.check(len(asked), k, len(raw_Y))
-        return found, method
-
-    return go
+def run(fit_and_predict):
+    return partial(fit_and_predict, NGAME, QUICK)
 
 
 def test_a_head_with_inner_products_is_refused(run):

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import pytest
@@ -158,20 +159,8 @@ class Stopping(EndToEnd):
 
 
 @pytest.fixture
-def run(checkpoint, stories, tmp_path):
-    def go(pairs=None, k=5, labels=None, new=None, seed=0, **values):
-        raw_X, raw_Y, known = stories
-        raw_Y = raw_Y if labels is None else labels
-        method = Renee(backbone=str(checkpoint()), **{**QUICK, **values})
-        method.artifacts, method.seed = Artifacts(tmp_path / "store"), seed
-        method.require()
-        method.fit(raw_X, raw_Y, known if pairs is None else pairs)
-        asked = raw_X if new is None else new
-        found = method.predict(asked, k)
-        found.check(len(asked), k, len(raw_Y))
-        return found, method
-
-    return go
+def run(fit_and_predict):
+    return partial(fit_and_predict, Renee, QUICK)
 
 
 def test_a_head_with_inner_products_is_refused(run):
