@@ -44,7 +44,7 @@ class NGAME(DualEncoder):
 
     title = "NGAME"
     supervision = "required"
-    needs_cosine = True
+    needs_cosine: ClassVar = True
     described: ClassVar[tuple[str, ...]] = ("backbone", "finetune_steps", "finetune_batch")
     presets: ClassVar = PRESETS["ngame"]
     choices: ClassVar = CHOICES["ngame"]

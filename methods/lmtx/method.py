@@ -55,7 +55,7 @@ class LMTX(PretrainedEncoder):
     """
 
     title = "LMTX"
-    needs_cosine = True
+    needs_cosine: ClassVar = True
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch", "judge")
     _budget: ClassVar[tuple[str, ...]] = ("steps",)
     packages: ClassVar = {**PretrainedEncoder.packages, **SENTENCE_TRANSFORMERS, **PACKAGES}

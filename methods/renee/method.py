@@ -52,7 +52,7 @@ class Renee(BackboneMethod):
 
     title = "Renee"
     supervision = "required"
-    needs_cosine = True
+    needs_cosine: ClassVar = True
     described: ClassVar[tuple[str, ...]] = ("backbone", "frozen_epochs", "epochs", "batch")
     presets: ClassVar = PRESETS["renee"]
     choices: ClassVar = CHOICES["renee"]
