@@ -170,7 +170,7 @@ def results(tmp_path_factory):
 @pytest.mark.usefixtures("_few_permutations")
 @pytest.mark.parametrize("words", short_commands())
 def test_a_command_runs_and_fits_a_terminal(inside, results, tmp_path, monkeypatch, words):
-    for name, folder in results.items():
+    for name, folder in {**results, "examples": DOCS.parent / "examples"}.items():
         (tmp_path / name).symlink_to(folder)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")

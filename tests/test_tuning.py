@@ -80,6 +80,7 @@ def test_the_test_set_is_never_read(tiny, tmp_path, plugin):
     with pytest.raises(UsageError, match="does not fit"):
         tune(failing, 2, search=["at"], options=options)
     found = tune({**given, "set": {}, "seed": [0]}, 4, search=["broken=true,false"], options=options)
+    assert [trial.values for trial in found.trials] == [{"broken": False}, {"broken": True}], "each once"
     assert {trial.reason for trial in found.trials if trial.values["broken"]} == {
         "peak.broken does not fit (leave it out)"
     }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,7 +26,6 @@ from xmcbench.plugins.loading import import_file, load
 from xmcbench.runner.predict_texts import predict_texts
 from xmcbench.runner.tasks import depth
 from xmcbench.storage.atomic import atomic_file, atomic_folder, write_json, write_text
-from xmcbench.storage.cache import cache_root
 from xmcbench.storage.reading import open_regular, read_bytes
 from xmcbench.storage.source import source_of
 from xmcbench.suggestions import Suggestions, check_k, check_single, single_grids
@@ -93,12 +91,10 @@ class Model:
         folder: str | Path,
         plugins: Sequence[str | Path] = (),
         compute: Compute | None = None,
-        keep_kernels: bool = False,
     ) -> Model:
         """Open the folder that ``fit`` wrote.
 
-        plugins: files of a method that is not installed. keep_kernels: let numba keep on disk what it compiles in this
-        process from now on. Raises UsageError, DataError, PluginError and Unavailable.
+        plugins: files of a method that is not installed. Raises UsageError, DataError, PluginError and Unavailable.
         """
         folder = Path(folder)
         facts = _read_facts(folder)
@@ -109,8 +105,6 @@ class Model:
         except UnknownName as error:
             names = " ".join(f"--plugin {name}" for name in facts.plugins)
             raise UnknownName("method", facts.method, (), names or error.hint, f"of the model {folder}") from None
-        if keep_kernels and "numba" in kind.packages:
-            _keep_kernels()
         method = kind(**facts.parameters)
         method.compute = compute or Compute()
         try:
@@ -155,13 +149,12 @@ def fit(
     overwrite: bool = False,
     options: Options | None = None,
     registry: Registry | None = None,
-    keep_kernels: bool = False,
 ) -> Model:
     """Train a method as its cell does, and write it into the folder ``out``.
 
-    arguments: of ``xmcbench.run``, for a single cell; the setting as of ``suggest``. keep_kernels: as of
-    ``Model.load``. The folder is opened again and predicts some test instances before it is there for others. Raises
-    UsageError, DataError, and MethodError where the method fails, cannot be kept, or predicts otherwise when opened.
+    arguments: of ``xmcbench.run``, for a single cell; the setting as of ``suggest``. The folder is opened again and
+    predicts some test instances before it is there for others. Raises UsageError, DataError, and MethodError where the
+    method fails, cannot be kept, or predicts otherwise when opened.
     """
     out = Path(out)
     check_out(out, overwrite)
@@ -173,7 +166,7 @@ def fit(
     with atomic_folder(out) as folder:
         predicted = predict_texts(cell, options.place, texts, depth(cell), folder)
         _write(cell, folder)
-        model = Model.load(folder, cell.plugins, options.compute, keep_kernels)
+        model = Model.load(folder, cell.plugins, options.compute)
         again = model.predict(texts, depth(cell))
         if not np.allclose(predicted.scores, again.scores, _RELATIVE, _ABSOLUTE):
             raise MethodError(
@@ -260,24 +253,3 @@ def _read_labels(folder: Path, facts: Facts) -> Texts:
     if len(labels) != facts.labels:
         raise DataError(f"{path} has {len(labels):,} labels instead of {facts.labels:,}", "fit the model again")
     return Texts.from_lists([label.title for label in labels], uids=[label.uid for label in labels])
-
-
-def _keep_kernels() -> None:
-    """Let numba keep what it compiles, in a folder of the cache: compiling takes longer than most predictions.
-
-    Kernels with threads of numba cannot be kept, so they get a single one, which gives the same results. Only for the
-    process of a command, because it changes a decorator for all code that is imported later.
-    """
-    import numba
-
-    compile_kept = partial(numba.njit, cache=True)
-
-    def njit(*function: Any, parallel: bool = False, **options: Any) -> Any:
-        return compile_kept(*function, **options)
-
-    numba.config.CACHE_DIR = str(cache_root() / "numba")
-    numba.njit, numba.get_num_threads = njit, compile_kept(_one)
-
-
-def _one() -> int:
-    return 1

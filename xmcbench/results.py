@@ -34,7 +34,7 @@ class Results:
 
     filter: of the figures shown; empty where each dataset is shown under that of its card. runs: the folder of results.
     staleness: today's code, by which stale results are marked. skipped: methods that were left out. named: the methods
-    that the user named; the others are there because ``all`` was asked for.
+    that the user named; the others are there because ``all`` was asked for. metrics: the columns of the tables.
     """
 
     records: tuple[Record, ...]
@@ -43,6 +43,7 @@ class Results:
     staleness: Staleness = field(default_factory=Staleness)
     skipped: tuple[Skipped, ...] = ()
     named: frozenset[str] = frozenset()
+    metrics: tuple[str, ...] = published.MAIN
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records)
@@ -144,7 +145,7 @@ class Results:
         several = without_common(machines) if len(set(machines)) > 1 else ()
         caption = f"{self.title}. Percent; filter {self.filter}."
         return [
-            tables.metric_table(made, published.MAIN, caption=caption, with_facts=False),
+            tables.metric_table(made, self.metrics, caption=caption, with_facts=False),
             tables.cost_table(costs, caption=f"{self.title}. Time and memory.", machines=several),
         ]
 
@@ -168,7 +169,6 @@ class Coverage(Results):
     """The results of a curve: a metric against the share of labels, or of pairs, that are known.
 
     expected: dataset -> (row, ratio, seed) of everything that was requested. The ``parts`` are those of a dataset each.
-    metrics: those of the tables.
     """
 
     by: str = "label"
@@ -251,7 +251,7 @@ class Ablated(Results):
         ]
         # One table of all rows, so that all have the column of seeds if one has.
         caption = f"{self.title}. Percent; filter {self.filter}."
-        measured = tables.metric_table([row for _, _, row in done], published.MAIN, caption=caption, with_facts=False)
+        measured = tables.metric_table([row for _, _, row in done], self.metrics, caption=caption, with_facts=False)
         lines = [
             tables.TableLine(
                 name + difference,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -148,7 +149,15 @@ def tune(
     if arguments["setting"] is None:
         arguments = {**arguments, "setting": "ez" if method.supervision == "unused" else "full"}
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0))
-    study.enqueue_trial({parameter: base[parameter] for parameter in space})
+    combinations = [
+        dict(zip(space, values, strict=True)) for values in product(*(own.choices for own in space.values()))
+    ]
+    first = {parameter: base[parameter] for parameter in space}
+    # Choices alone are all tried, each combination once, where there are no more of them than trials.
+    whole = [values for values in combinations if values != first] if len(combinations) <= trials else []
+    trials = len(whole) + 1 if whole else trials
+    for values in (first, *whole):
+        study.enqueue_trial(values)
     distributions = {parameter: _distribution(optuna.distributions, values) for parameter, values in space.items()}
     made: list[Trial] = []
     for number in range(trials):

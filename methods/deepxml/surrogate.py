@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmcbench.methods.deepxml.bags import Bags
+from xmcbench.methods.kernels import kernel
 from xmcbench.methods.label_tree.tree import cluster_evenly, of_length_1
 
 
@@ -55,7 +55,7 @@ def count_visits(pairs: csr_matrix, steps: int, restart: float, kept: int, seed:
     return found
 
 
-@numba.njit  # type: ignore[untyped-decorator]
+@kernel()
 def _walk(pairs, by_label, steps, restart, seeds, columns, values):  # type: ignore[no-untyped-def]
     starts, labels = pairs
     label_starts, documents = by_label

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-import numba
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
 from xmcbench import usable_cores
 from xmcbench.methods.distributed.threads import in_threads
+from xmcbench.methods.kernels import kernel
 
 #: Passes of coordinate descent at most, and the projected gradient at which it stops: those of PECOS.
 _PASSES, _TOLERANCE = 100, 0.1
@@ -59,7 +59,7 @@ def linear_svms(
 
 
 # Threads of our own and not numba's: a kernel for those takes four times as long to compile.
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+@kernel(nogil=True)
 def _descend(vectors, signs, cost, seeds, weights, step, first):  # type: ignore[no-untyped-def]
     starts, features, values = vectors
     instances, bias = len(starts) - 1, weights.shape[1] - 1
@@ -168,7 +168,7 @@ class Chunks:
         return found
 
 
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+@kernel(nogil=True)
 def _multiply(queries, chunks, beam, width, margins, step, own):  # type: ignore[no-untyped-def]
     query_starts, query_features, query_values = queries
     starts, features, ends, places, weights = chunks
@@ -189,7 +189,7 @@ def _multiply(queries, chunks, beam, width, margins, step, own):  # type: ignore
             where[features[place]] = -1
 
 
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+@kernel(nogil=True)
 def _select(level, beam, margins, nodes, scores, step, own):  # type: ignore[no-untyped-def]
     first, children = level
     pairs, parents, above, ends = beam

@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix
 
 from xmcbench import usable_cores
 from xmcbench.methods.distributed.threads import in_threads
+from xmcbench.methods.kernels import kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +44,7 @@ def largest_products(
     return np.concatenate([[0], np.cumsum(counts)]), columns[kept], products[kept]
 
 
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+@kernel(nogil=True)
 def _multiply(queries, items, sums, met, counts, columns, products):  # type: ignore[no-untyped-def]
     # Unsigned numbers: numba asks of every signed index whether it counts from the end.
     starts, features, values = queries
@@ -84,7 +85,7 @@ def _multiply(queries, items, sums, met, counts, columns, products):  # type: ig
             _sift(products[row], columns[row], last, product, column)
 
 
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+@kernel(nogil=True)
 def _sift(products, columns, size, product, column):  # type: ignore[no-untyped-def]
     """Put a product in the place of the root of a heap."""
     node = 0
@@ -111,15 +112,15 @@ def pair_scores(queries: csr_matrix, items: csr_matrix, starts: np.ndarray, colu
         columns,
         queries.shape[1],
         scores,
+        numba.get_num_threads(),
     )
     return scores
 
 
-@numba.njit(parallel=True)  # type: ignore[untyped-decorator]
-def _pair_scores(queries, items, starts, columns, features, scores):  # type: ignore[no-untyped-def]
+@kernel(parallel=True)
+def _pair_scores(queries, items, starts, columns, features, scores, workers):  # type: ignore[no-untyped-def]
     query_starts, query_features, query_values = queries
     item_starts, item_features, item_values = items
-    workers = numba.get_num_threads()
     for worker in numba.prange(workers):
         # One query at a time is spread out, so that each item costs as many look-ups as it has features.
         dense = np.zeros(features, np.float32)

@@ -15,6 +15,7 @@ import numba
 import numpy as np
 
 from xmcbench import MethodError
+from xmcbench.methods.kernels import kernel
 
 #: Candidate entries of the rows that are counted at a time.
 _CANDIDATES = 32_000_000
@@ -50,7 +51,8 @@ class Cooccurrence:
             last = max(first + 1, int(np.searchsorted(room, room[first] + _CANDIDATES, side="right")) - 1)
             offsets, filled = room[first : last + 1] - room[first], lengths[first:last]
             found = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.float32)
-            _count_rows(stream, places, place_starts[first : last + 1], words, window, offsets, *found, filled)
+            block = place_starts[first : last + 1]
+            _count_rows(stream, places, block, words, window, offsets, *found, filled, numba.get_num_threads())
             ends = (offsets[:-1] + filled).astype(np.int32)
             kept = np.arange(offsets[-1], dtype=np.int32) < np.repeat(ends, np.diff(offsets))
             columns.append(found[0][kept])
@@ -59,7 +61,7 @@ class Cooccurrence:
         return cls(np.concatenate([[0], np.cumsum(lengths)]), np.concatenate(columns), np.concatenate(counts))
 
 
-@numba.njit  # type: ignore[untyped-decorator]
+@kernel()
 def _places(stream: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
     """The places of each word in the stream, rising, word after word, and where each word's begin; both int64."""
     starts = np.zeros(words + 1, np.int64)
@@ -75,7 +77,7 @@ def _places(stream: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
     return places, starts
 
 
-@numba.njit(parallel=True)  # type: ignore[untyped-decorator]
+@kernel(parallel=True)
 def _count_rows(
     stream: np.ndarray,
     places: np.ndarray,
@@ -86,9 +88,9 @@ def _count_rows(
     columns: np.ndarray,
     counts: np.ndarray,
     lengths: np.ndarray,
+    workers: int,
 ) -> None:
     """Fill row r of a block of rows from ``offsets[r]`` on; ``lengths[r]`` says how many entries it has."""
-    workers = numba.get_num_threads()
     for worker in numba.prange(workers):
         sums = np.zeros(words, np.float64)
         touched = np.empty(words, np.int32)
@@ -184,7 +186,7 @@ def start(words: int, dimensions: int, random: np.random.Generator) -> Side:
     return Side(vectors, np.ones_like(vectors), biases.astype(np.float32), np.ones_like(biases))
 
 
-@numba.njit  # type: ignore[untyped-decorator]
+@kernel()
 def _blocks(
     row_starts: np.ndarray, columns: np.ndarray, counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -205,7 +207,7 @@ def _blocks(
     return starts, block_rows, block_columns, logs
 
 
-@numba.njit  # type: ignore[untyped-decorator]
+@kernel()
 def _shuffle(starts: np.ndarray, rows: np.ndarray, columns: np.ndarray, logs: np.ndarray, seed: int) -> None:
     """Bring the entries of each block into a random order, in place (Fisher and Yates)."""
     np.random.seed(seed)  # numba's own generator: NumPy's global one is not touched
@@ -218,7 +220,7 @@ def _shuffle(starts: np.ndarray, rows: np.ndarray, columns: np.ndarray, logs: np
             logs[last], logs[other] = logs[other], logs[last]
 
 
-@numba.njit(parallel=True)  # type: ignore[untyped-decorator]
+@kernel(parallel=True)
 def _epoch(
     diagonals: np.ndarray,
     entries: Entries,
@@ -236,7 +238,7 @@ def _epoch(
 
 
 # Without error_model="numpy" every division could raise, and no loop would be vectorized.
-@numba.njit(fastmath=_FAST, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel(fastmath=_FAST, error_model="numpy")
 def _train_block(
     block: int, entries: Entries, main: Side, context: Side, weighting: Weighting, rate: np.float32
 ) -> float:

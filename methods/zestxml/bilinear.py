@@ -11,6 +11,8 @@ import numba
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from xmcbench.methods.kernels import kernel
+
 
 def one_shot(X: csr_matrix, Y: csr_matrix, pairs: csr_matrix, count: int, alpha: float) -> csr_matrix:
     """Return the strongest links between document features and label features: CSR float32 [features, features].
@@ -60,6 +62,7 @@ def _strongest(
         columns,
         values,
         filled,
+        numba.get_num_threads(),
     )
     ends = np.concatenate([[0], np.cumsum(filled)])
     _close_gaps(starts, ends, columns, values)
@@ -68,11 +71,10 @@ def _strongest(
     return links
 
 
-@numba.njit(parallel=True)  # type: ignore[untyped-decorator]
-def _fill(by_feature, far, in_pairs, plain, alpha, starts, columns, values, filled):  # type: ignore[no-untyped-def]
+@kernel(parallel=True)
+def _fill(by_feature, far, in_pairs, plain, alpha, starts, columns, values, filled, workers):  # type: ignore[no-untyped-def]
     feature_starts, items = by_feature
     far_starts, far_features, far_counts = far
-    workers = numba.get_num_threads()
     for worker in numba.prange(workers):
         counts = np.zeros(len(plain[1]), np.float64)
         touched = np.empty(len(plain[1]), np.int32)
@@ -101,7 +103,7 @@ def _fill(by_feature, far, in_pairs, plain, alpha, starts, columns, values, fill
             filled[feature] = min(room, size)
 
 
-@numba.njit  # type: ignore[untyped-decorator]
+@kernel()
 def _close_gaps(starts, ends, columns, values):  # type: ignore[no-untyped-def]
     """Move the links of each feature to where they follow one another, in place: a mask and copies take four times
     their memory, with a thousand links for each document of a large corpus."""
@@ -171,6 +173,7 @@ class Bilinear:
             self._features,
             self._room(documents),
             found,
+            numba.get_num_threads(),
         )
         return found
 
@@ -180,7 +183,7 @@ class Bilinear:
         return int(np.diff(reached[documents.indptr]).max(initial=0))
 
 
-@numba.njit  # type: ignore[untyped-decorator]
+@kernel()
 def _reach(document, row, pattern, heads, following, entries, values):  # type: ignore[no-untyped-def]
     """Put what a document reaches in lists: ``heads[g]`` is the first place, ``following`` the next one, -1 the end."""
     starts, features, weights = document
@@ -195,7 +198,7 @@ def _reach(document, row, pattern, heads, following, entries, values):  # type: 
             size += 1
 
 
-@numba.njit  # type: ignore[untyped-decorator]
+@kernel()
 def _leave(document, row, pattern, heads):  # type: ignore[no-untyped-def]
     starts, features, _ = document
     pattern_starts, pattern_columns = pattern
@@ -204,7 +207,7 @@ def _leave(document, row, pattern, heads):  # type: ignore[no-untyped-def]
             heads[pattern_columns[entry]] = -1
 
 
-@numba.njit  # type: ignore[untyped-decorator]
+@kernel()
 def _read(labels, label, heads, following, entries, values, own_entries, own_values):  # type: ignore[no-untyped-def]
     """The vector of the pair: its size; ``own_entries`` and ``own_values`` take it."""
     starts, features, weights = labels
@@ -218,7 +221,7 @@ def _read(labels, label, heads, following, entries, values, own_entries, own_val
     return size
 
 
-@numba.njit  # type: ignore[untyped-decorator]
+@kernel()
 def _descend(  # type: ignore[no-untyped-def]
     documents, pattern, labels, candidates, signs, weights, features, room, cost, iterations, tolerance, seed
 ):
@@ -266,10 +269,9 @@ def _descend(  # type: ignore[no-untyped-def]
     return done, worst
 
 
-@numba.njit(parallel=True)  # type: ignore[untyped-decorator]
-def _score(documents, pattern, labels, candidates, weights, features, room, found):  # type: ignore[no-untyped-def]
+@kernel(parallel=True)
+def _score(documents, pattern, labels, candidates, weights, features, room, found, workers):  # type: ignore[no-untyped-def]
     starts, columns = candidates
-    workers = numba.get_num_threads()
     for worker in numba.prange(workers):
         heads, following = np.full(features, -1, np.int32), np.empty(room, np.int32)
         entries, values = np.empty(room, np.int64), np.empty(room, np.float32)

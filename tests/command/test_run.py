@@ -612,6 +612,8 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         (["--setting", "fs", "--ratio", "0.5", "--by", "row"], "cannot sample by 'row'"),
         (["--setting", "ez", "--methods", "bm25", "--best", "P@1"], "would choose by the test labels of tiny"),
         (["--setting", "ez", "--methods", "bm25", "--best", "P@2"], "unknown metric 'P@2'"),
+        (["--setting", "ez", "--methods", "bm25", "--metrics", "P@1,P@0x"], "unknown metric 'P@0x'"),
+        (["--setting", "ez", "--methods", "bm25", "--metrics", "MRR"], "ls results --metrics MRR computes it"),
         ([], "--setting"),
     ],
 )
@@ -949,3 +951,10 @@ def test_a_dry_run_names_what_is_left_out_once(inside, tiny):
     (line,) = [line for line in ended.stdout.splitlines() if line.startswith("knn ")]
     assert "skipped: it needs pairs, and the zero-shot setting has none (use --setting fs or full)" in line
     assert "left out" not in ended.stderr
+
+
+def test_metrics_choose_the_columns_of_the_table(inside, tiny):
+    ended = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25", "--metrics", "PSP@5,P@1")
+    assert ended.returncode == 0, ended.stderr
+    (heads,) = [line.split() for line in ended.stdout.splitlines() if "PSP@5" in line]
+    assert heads == ["Method", "PSP@5", "P@1"]

@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = Options(arguments.runs, tuple(arguments.plugin), limits, compute)
     registry = request.registry(options.plugins, options.limits.time_s)
     grid = request.grid(arguments, [arguments.method], dataset=place)
-    model = fit(grid, arguments.out, arguments.overwrite, options, registry, keep_kernels=True)
+    model = fit(grid, arguments.out, arguments.overwrite, options, registry)
     facts = model.facts
     print(f"{arguments.out}: {facts.name}, {facts.dataset}, {facts.setting}, {format_count(facts.labels, 'label')}")
     return 0

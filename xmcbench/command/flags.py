@@ -71,12 +71,7 @@ def add_dataset(group: Any, several: bool = True) -> None:
         help=f"{what if several else one} (default: the one that `ls datasets` marks)",
     )
     add_columns(group)
-    group.add_argument(
-        "--dev",
-        metavar="SHARE",
-        help="test on a share of the training instances, such as 0.1, and leave the test instances alone: for choosing "
-        "among methods and parameters",
-    )
+    add_dev(group)
 
 
 def add_columns(group: Any) -> None:
@@ -85,6 +80,16 @@ def add_columns(group: Any) -> None:
         "--columns",
         metavar="ROLE=COLUMN[,..]",
         help="columns of a table: text, title, labels, uid; for example text=abstract,labels=subjects",
+    )
+
+
+def add_dev(group: Any) -> None:
+    """Add the flag that holds training instances out."""
+    group.add_argument(
+        "--dev",
+        metavar="SHARE",
+        help="test on a share of the training instances, such as 0.1, and leave the test instances alone: for choosing "
+        "among methods and parameters",
     )
 
 
@@ -252,6 +257,7 @@ def add_choice(group: Any) -> None:
     group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     group.add_argument("--dataset", metavar="NAME|PLACE", help="default: the one that has results")
     add_columns(group)
+    add_dev(group)
     group.add_argument("--setting", choices=("ez", "fs", "full"), help="default: the one that has results")
     group.add_argument("--ratio", type=float, metavar="R", help="share, for --setting fs")
     group.add_argument("--by", choices=("label", "pair"), help="unit, for --setting fs (default: label)")

@@ -113,16 +113,15 @@ def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
 
     A path that exists is one place, even if it has a comma or ends in a space. Raises UsageError.
     """
-    from xmcbench.data.catalog import DEV, default_dataset
-    from xmcbench.data.sources.finding import place_of, reference_to
+    from xmcbench.data.catalog import default_dataset
+    from xmcbench.data.sources.finding import place_of
 
     text = default_dataset() if arguments.dataset is None else arguments.dataset
     names = [text] if place_of(text).path.exists() else [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise UsageError("--dataset is empty", "--dataset lf-debian-2k,lf-debian-20k")
     found = _with_columns([*dict.fromkeys(names)], arguments.columns)
-    dev = {} if arguments.dev is None else {DEV: arguments.dev}
-    return tuple(reference_to(reference, dev) for reference in found)
+    return tuple(_held_out(reference, arguments.dev) for reference in found)
 
 
 def places_by_name(arguments: argparse.Namespace) -> dict[str, str]:
@@ -147,13 +146,25 @@ def only_dataset(arguments: argparse.Namespace) -> str:
 
 
 def place(arguments: argparse.Namespace) -> str | None:
-    """Return the name or place of a --dataset without a default, with --columns. Raises UsageError."""
-    return next(iter(_with_columns((arguments.dataset,) if arguments.dataset else (), arguments.columns)), None)
+    """Return the name or place of a --dataset without a default, with --columns and --dev. Raises UsageError."""
+    found = _with_columns((arguments.dataset,) if arguments.dataset else (), arguments.columns)
+    share = vars(arguments).get("dev")  # not every command can hold instances out
+    if share is not None and not found:
+        raise UsageError("--dev needs --dataset", "give the dataset whose training instances are held out")
+    return _held_out(found[0], share) if found else None
 
 
 def reference(place: str, columns: str | None) -> str:
     """Return a name or place of a dataset together with --columns. Raises UsageError."""
     return _with_columns((place,), columns)[0]
+
+
+def _held_out(reference: str, share: str | None) -> str:
+    """Return a name or place with --dev."""
+    from xmcbench.data.catalog import DEV
+    from xmcbench.data.sources.finding import reference_to
+
+    return reference if share is None else reference_to(reference, {DEV: share})
 
 
 def _with_columns(references: Sequence[str], columns: str | None) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
@@ -48,6 +49,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     shown = parser.add_argument_group("what is shown")
     flags.add_shown(shown)
     shown.add_argument(
+        "--metrics",
+        type=flags.texts,
+        metavar="M[,M..]",
+        help="columns of the table, such as P@1,R@100,PSP@5; `ls results --metrics` also has those beyond the protocol",
+    )
+    shown.add_argument(
         "--best", metavar="M", help="also name the best row of each method by this metric; on -dev datasets only"
     )
 
@@ -65,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--best needs all cells, and --shard runs a part", "ask for it when all shards are done")
     if arguments.best is not None and arguments.only is not None:
         raise UsageError(f"--best needs results, and --only {arguments.only} makes none", "leave one of them out")
+    _check_metrics(arguments.metrics or ())
     shard = Shard.parse(arguments.shard) if arguments.shard is not None else None
     grids, _ = make_grids([request.grid(given, given.methods) for given in arguments.grids], options)
     registry = request.registry(options.plugins, options.limits.time_s)
@@ -88,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.only is not None:
         return report.pretrain(planned, arguments.json)
     results = report.execute(planned)
+    results = replace(results, metrics=tuple(arguments.metrics or results.metrics))
     chosen = choices(results, arguments.best) if arguments.best is not None else []
     if arguments.json:
         best = {"best": [choice.as_json() for choice in chosen]} if chosen else {}
@@ -97,6 +106,16 @@ def run(arguments: argparse.Namespace) -> int:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
         print_results(*shown, *results.problems(), *chosen)
     return 0 if results.ok or not planned.plan.cells else 1
+
+
+def _check_metrics(names: Sequence[str]) -> None:
+    """Raise UnknownName or UsageError for a metric that records do not have."""
+    from xmcbench.metrics import METRICS, additional
+
+    additional.check_names(names)
+    if beyond := [name for name in names if name not in METRICS]:
+        hint = f"xmcbench ls results --metrics {beyond[0]} computes it from the ranks"
+        raise UsageError(f"{beyond[0]} is not a metric of the protocol", hint)
 
 
 def _forecast(grids: Sequence[Grid], registry: Registry, arguments: argparse.Namespace) -> int | None:

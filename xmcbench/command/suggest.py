@@ -118,7 +118,7 @@ def _open_model(arguments: argparse.Namespace) -> int:
 
     if arguments.out is not None:
         report.check_new(arguments.out, arguments.overwrite, "--overwrite")
-    model = Model.load(arguments.model, arguments.plugin, request.compute(arguments), keep_kernels=True)
+    model = Model.load(arguments.model, arguments.plugin, request.compute(arguments))
     if not model.is_current:
         note = f"{arguments.model} was trained by another source of {model.facts.method} than is installed here"
         print(f"xmcbench: note: {note}, and may predict otherwise: fit it again", file=sys.stderr)
