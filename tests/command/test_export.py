@@ -89,11 +89,25 @@ def test_records_as_parquet_and_csv_hold_the_same(inside, tmp_path):
         assert line["parameters"] == row["parameters"] == canonical_json(record.cell.parameters)
 
 
+def test_records_as_a_dataset_of_the_hub(inside, runs, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    ended = inside("export", "records", "--runs", runs, "--out", "results")
+    assert ended.returncode == 0, ended.stderr
+    found = datasets.load_dataset(str(tmp_path / "results"), split="train", cache_dir=str(tmp_path / "cache"))
+    assert inside("export", "records", "--runs", runs, "--out", "r.parquet").returncode == 0
+    assert found.to_list() == pq.read_table(tmp_path / "r.parquet").to_pylist()
+    assert "1 record, a line per cell" in (tmp_path / "results" / "README.md").read_text()
+    (tmp_path / "results" / "own.txt").write_text("kept")
+    assert inside("export", "records", "--runs", runs, "--out", "results").returncode == 2
+    assert inside("export", "records", "--runs", runs, "--out", "results", "--force").returncode == 0
+    assert (tmp_path / "results" / "own.txt").read_text() == "kept"
+
+
 def test_what_cannot_be_exported_is_refused(inside, runs, tiny):
     Path("there.csv").write_text("mine")
     for words, said in (
         (("records", "--out", "there.csv"), "there.csv already exists"),
-        (("records", "--out", "r.xlsx"), "name it .parquet or .csv"),
+        (("records", "--out", "r.xlsx"), "name it .parquet or .csv, or without a suffix"),
         (("records", "--runs", "nowhere", "--out", "r.csv"), "there are no records in nowhere"),
         (("run", "nothing", "--dataset", tiny, "--out", "x"), "unknown row"),
     ):

@@ -1,9 +1,9 @@
-"""Records for other programs: as Parquet or CSV, a line per cell, and as runs of MLflow."""
+"""Records for other programs: as Parquet, CSV or a dataset of the Hugging Face hub, and as runs of MLflow."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from xmcbench.errors import StorageError, Unavailable, UsageError
 from xmcbench.extras import installation
 from xmcbench.output import escaping
+from xmcbench.output.quantities import format_count
 from xmcbench.records import Record, Staleness
 from xmcbench.results import flat
 from xmcbench.storage.artifact_stores import UNFINISHED, list_stores
@@ -19,6 +20,24 @@ from xmcbench.storage.canonical import canonical_json
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+
+#: The card of a dataset of the Hugging Face hub, which reads its head.
+_CARD = """\
+---
+configs:
+- config_name: default
+  data_files:
+  - split: train
+    path: data/records.parquet
+tags:
+- xmcbench
+---
+
+# Results of xmcbench
+
+{rows}, a line per cell: identity, every metric with the ends of its 95% interval as fractions, seconds and bytes.
+Datasets: {datasets}.
+"""
 
 #: Tags that identify a record on the server.
 _KEY, _SHA256 = "xmcbench.key", "xmcbench.sha256"
@@ -29,23 +48,33 @@ _LONGEST = 5000
 
 
 def write_records(records: Sequence[Record], path: Path, staleness: Staleness) -> None:
-    """Write records as .parquet or .csv, by the suffix of the file; under the filter of each.
+    """Write records as .parquet or .csv, by the suffix, or as the folder of a dataset of the hub; under their filters.
 
     Columns are those of ``Results.frame``, and besides these the variant, the parameters as JSON, the machine and the
     digest of the dataset. In CSV, text is escaped for spreadsheets. Raises UsageError for another suffix, StorageError.
     """
     lines = [_line(record, staleness) for record in records]
     if path.suffix == ".parquet":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        with atomic_file(path) as stream:
-            pq.write_table(pa.Table.from_pylist(lines), stream)
+        _write_parquet(lines, path)
     elif path.suffix == ".csv":
         heads = tuple(lines[0]) if lines else ()
         write_text(path, escaping.csv_file([heads, *(line.values() for line in lines)]))
+    elif not path.suffix:
+        datasets = ", ".join(sorted({record.cell.dataset for record in records}))
+        _write_parquet(lines, path / "data" / "records.parquet")
+        card = _CARD.format(rows=format_count(len(lines), "record"), datasets=escaping.visible(datasets))
+        write_text(path / "README.md", card)
     else:
-        raise UsageError(f"records cannot be written as {path.name}", "name it .parquet or .csv")
+        hint = "name it .parquet or .csv, or without a suffix for a folder as the Hugging Face hub has them"
+        raise UsageError(f"records cannot be written as {path.name}", hint)
+
+
+def _write_parquet(lines: Sequence[Mapping[str, Any]], path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with atomic_file(path) as stream:
+        pq.write_table(pa.Table.from_pylist(lines), stream)
 
 
 def _line(record: Record, staleness: Staleness) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Write results in formats that other programs read.
 
-  xmcbench export records --out results.parquet            a line per cell; or results.csv
+  xmcbench export records --out results.parquet            a line per cell; or results.csv, or a folder for the
+                                                           Hugging Face hub
   xmcbench export table --setting ez --metric P@1,R@100 --out table.tex
                                                            methods x datasets, for LaTeX with booktabs and siunitx
   xmcbench export paper --runs paper --out appendix        commands, environments, references, and the records
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench export``."""
     verbs = parser.add_subparsers(dest="action", metavar="WHAT", required=True)
-    records = verbs.add_parser("records", help="records, as Parquet or CSV")
+    records = verbs.add_parser("records", help="records, as Parquet, CSV or a dataset of the Hugging Face hub")
     records.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     flags.add_plugin(records)
     table = verbs.add_parser("table", help="a table of methods and datasets in one setting, for a paper in LaTeX")
