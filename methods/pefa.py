@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 from annotated_types import Interval
 
-from xmcbench import Doc, Texts, TopK
+from xmcbench import Doc, Texts, TopK, load_arrays, save_arrays
 from xmcbench.methods.declarations import AboveZero, Instances, Labels
 from xmcbench.methods.embedder import Embedder
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scipy.sparse import csr_matrix
 
+#: What is kept beside the vectors of the labels, and the parts of a CSR matrix.
+_INSTANCES, _CSR = "instances.safetensors", ("data", "indices", "indptr")
 #: Texts whose candidates are compared at a time.
 _ROWS = 4096
 
@@ -66,6 +70,22 @@ class PEFA(Embedder):
                 yield self._mix(vectors[start : start + len(candidates)], candidates, voted, k)
                 start += len(candidates)
         self.notes["search of instances"] = found["search"]
+
+    def save(self, folder: Path) -> None:
+        """Write what ``Embedder.save`` does, and the vectors of the instances with their shares."""
+        super().save(folder)
+        shares = {name: getattr(self._shares, name) for name in _CSR}
+        arrays = {"instances": np.asarray(self._instances), **shares}
+        save_arrays(folder / _INSTANCES, arrays)
+
+    def load(self, folder: Path) -> None:
+        """Read what ``save`` wrote. Raises what ``Embedder.load`` raises."""
+        from scipy.sparse import csr_matrix
+
+        super().load(folder)
+        arrays = load_arrays(folder / _INSTANCES)
+        self._instances, rows = arrays["instances"], len(arrays["indptr"]) - 1
+        self._shares = csr_matrix(tuple(arrays[name] for name in _CSR), shape=(rows, len(self._labels)))
 
     def _mix(self, vectors: np.ndarray, by_text: TopK, voted: csr_matrix, k: int) -> TopK:
         """The mixture over the candidates of both sides; labels that only votes bring are compared with their text."""

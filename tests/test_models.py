@@ -13,7 +13,6 @@ from xmcbench.methods.bm25 import BM25
 from xmcbench.methods.glove import GloVe
 from xmcbench.methods.knn import KNN
 from xmcbench.methods.label_expansion import LabelExpansion
-from xmcbench.methods.pefa import PEFA
 from xmcbench.methods.tfidf import Tfidf
 from xmcbench.methods.xr_linear import XRLinear
 from xmcbench.methods.zestxml import ZestXML
@@ -51,23 +50,25 @@ def test_a_method_predicts_as_before_when_it_is_opened(name, tiny, tmp_path):
     assert np.array_equal(found.scores, expected.scores)
 
 
-@pytest.mark.parametrize(
-    ("kind", "values", "attribute"),
-    [(XRLinear, {"implementation": "pecos"}, "_ranker._model"), (PEFA, {}, "_model")],
-)
-def test_a_method_that_cannot_be_kept_says_so(kind, values, attribute, tmp_path, tiny):
-    for package in ("pecos", "sentence_transformers"):
-        pytest.importorskip(package)
+@pytest.mark.parametrize("weights", ["2,1", "fit"])
+def test_a_hybrid_is_kept_with_its_parts(weights, tiny, tmp_path, options):
+    values = {"hybrid": {"parts": "tfidf,knn", "weights": weights}}
+    (record,) = library.run(tiny, "full", methods="hybrid", set=values, options=options).records
+    cell = TopK.load(Store(options.runs).predictions_path(record.cell))
+    library.fit(tiny, "hybrid", tmp_path / "model", set=values, options=options)
+    found = Model.load(tmp_path / "model").predict(load_dataset(tiny).test, cell.k)
+    assert np.array_equal(found.indices, cell.indices)
+    assert np.array_equal(found.scores, cell.scores)
+    assert {path.name for path in (tmp_path / "model").iterdir() if path.is_dir()} == {"0", "1"}
+
+
+def test_a_method_that_cannot_be_kept_says_so(tmp_path, tiny):
+    pytest.importorskip("pecos")
     data = load_dataset(tiny)
-    method = kind(**values)
+    method = XRLinear(implementation="pecos")
     method.artifacts = Artifacts(tmp_path / "store")
-    if kind is PEFA:
-        method._model = object()
-    else:
-        method.fit(data.train, data.labels, data.train_pairs())
-    with pytest.raises(
-        MethodError, match=f"{kind.__name__} does not keep its trained state: its attribute {attribute}"
-    ):
+    method.fit(data.train, data.labels, data.train_pairs())
+    with pytest.raises(MethodError, match="XRLinear does not keep its trained state: its attribute _ranker._model"):
         method.save(tmp_path)
 
 

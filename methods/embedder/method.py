@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Unit
 
-from xmcbench import Doc, Method, Texts, TopK, Unavailable, UsageError
+from xmcbench import Doc, Method, MethodError, Texts, TopK, Unavailable, UsageError, load_arrays, save_arrays
 from xmcbench.methods.declarations import PrecisionName, Stored
 from xmcbench.methods.encoder import HUB_TOKENS, SENTENCE_TRANSFORMERS
 from xmcbench.methods.label_text import LABEL_TEXT, LabelPart, read_labels
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from xmcbench.methods.embedder.model import EmbeddingModel
 
+#: What is kept: vectors, and the checksum of the model that made them.
+_VECTORS, _MODEL = "vectors.safetensors", "embedding_model.json"
 #: Package that a backend of sentence-transformers needs -> what brings it.
 _BACKENDS = {
     "onnx": ("optimum.onnxruntime", 'pip install "sentence-transformers[onnx]"'),
@@ -124,7 +127,6 @@ class Embedder(Method):
         """Embed the labels, or take their vectors from the store. Raises Unavailable where the model is missing, or
         where there are fewer GPUs than processes, UsageError where it cannot be run."""
         from xmcbench.methods.embedder.folder import model_kind
-        from xmcbench.methods.embedder.model import EmbeddingModel
         from xmcbench.methods.embedder.multi_vector import MultiVectorModel
         from xmcbench.methods.embedder.sparse import SparseModel
         from xmcbench.methods.encoder.backbone import locate
@@ -141,18 +143,7 @@ class Embedder(Method):
                 self.notes["model"] = self._other.notes
                 self._other.index(raw_Y)
                 return
-        self._model: EmbeddingModel = EmbeddingModel.open(
-            self.model,
-            self.compute.device,
-            backend=self.backend,
-            precision=self.precision,
-            truncate_dim=self.truncate_dim,
-            max_length=self.max_length,
-            prompts=(self.instance_prompt, self.label_prompt),
-            batch=self.batch,
-            processes=self.compute.processes,
-            similarity=self._similarity,
-        )
+        self._model = self._open()
         if self._model.similarity == "euclidean" and self.stored_as == "float16":
             # Squares of lengths stand beside the vectors, and float16 ends at 65,504.
             raise UsageError(
@@ -169,6 +160,41 @@ class Embedder(Method):
             return
         with self._model.temporary(self.artifacts, raw_X, "instance", np.dtype(self.stored_as)) as vectors:
             yield from self._nearest(vectors, self._labels, k, self.notes)
+
+    def save(self, folder: Path) -> None:
+        """Write the vectors of the labels, and the checksum of the model, which is not copied.
+
+        Raises MethodError for a model whose texts are not one dense vector each.
+        """
+        if self._other is not None:
+            raise MethodError(
+                f"{self.title} with sparse vectors, or several of a text, cannot be kept", "run it instead"
+            )
+        save_arrays(folder / _VECTORS, {"labels": np.asarray(self._labels)})
+        (folder / _MODEL).write_text(json.dumps({"model": self.model, "sha256": self._model.sha256}))
+
+    def load(self, folder: Path) -> None:
+        """Open the model, and read the vectors. Raises what ``fit`` raises, and UsageError for another model."""
+        self._other, self._model = None, self._open()
+        if self._model.sha256 != json.loads((folder / _MODEL).read_text())["sha256"]:
+            raise UsageError(f"{self.model} is not the model whose vectors were kept", "fit it again")
+        self._labels = load_arrays(folder / _VECTORS)["labels"]
+
+    def _open(self) -> EmbeddingModel:
+        from xmcbench.methods.embedder.model import EmbeddingModel
+
+        return EmbeddingModel.open(
+            self.model,
+            self.compute.device,
+            backend=self.backend,
+            precision=self.precision,
+            truncate_dim=self.truncate_dim,
+            max_length=self.max_length,
+            prompts=(self.instance_prompt, self.label_prompt),
+            batch=self.batch,
+            processes=self.compute.processes,
+            similarity=self._similarity,
+        )
 
     def _refuse_dense_options(self) -> None:
         """Raise UsageError for options, and methods, that are for one dense vector per text only."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from annotated_types import Ge, Unit
 
-from xmcbench import Doc, Method, Part, Texts, TopK, UsageError
+from xmcbench import Doc, Method, Part, Texts, TopK, UsageError, load_arrays, save_arrays
 from xmcbench.methods.declarations import Probability
 from xmcbench.methods.hybrid.fusion import Normalization
 from xmcbench.methods.presets import CHOICES, PRESETS
@@ -16,6 +17,7 @@ from xmcbench.methods.presets import CHOICES, PRESETS
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+_FUSION = "fusion.safetensors"
 #: Instances at most on which weights are fitted.
 _MOST_HELD_OUT = 1000
 #: Instances whose rankings are fused at a time.
@@ -76,7 +78,7 @@ class Hybrid(Method):
         """Remember what the parts learn from, and fit the weights if that is asked for."""
         from xmcbench import Part
 
-        self._texts, self._pairs = (raw_X, raw_Y), pairs
+        self._texts, self._pairs, self._size = (raw_X, raw_Y), pairs, len(raw_Y)
         self._parts = [Part.of(spec, self) for spec in self.uses()]
         self._weights = self._parse_weights()
         if self.weights == "fit" and pairs is not None:
@@ -86,13 +88,34 @@ class Hybrid(Method):
         """The k labels with the largest sum over the parts."""
         from xmcbench.methods.hybrid.fusion import fuse
 
-        made = [part.ranking((*self._texts, raw_X), self._pairs, max(k, self.depth)) for part in self._parts]
+        made = self._rank(raw_X, max(k, self.depth))
         self.notes["parts"] = {part.spec: notes for part, (_, notes) in zip(self._parts, made, strict=True)}
         self.notes["weights"] = dict(zip((part.spec for part in self._parts), self._weights, strict=True))
         for start in range(0, len(raw_X), _BATCH):
             rows = slice(start, start + _BATCH)
             rankings = [TopK(ranking.indices[rows], ranking.scores[rows]) for ranking, _ in made]
-            yield fuse(rankings, self._weights, self.normalization, len(self._texts[1]), k)
+            yield fuse(rankings, self._weights, self.normalization, self._size, k)
+
+    def save(self, folder: Path) -> None:
+        """Train the parts, and write each into a folder of its own, with the weights beside them."""
+        for place, part in enumerate(self._parts):
+            part.save(folder / str(place), *self._texts, self._pairs)
+        save_arrays(folder / _FUSION, {"weights": np.array(self._weights), "labels": np.array([self._size])})
+
+    def load(self, folder: Path) -> None:
+        """Open the parts that ``save`` wrote."""
+        from xmcbench import Part
+
+        fusion = load_arrays(folder / _FUSION)
+        self._weights, self._size = fusion["weights"].tolist(), int(fusion["labels"][0])
+        self._parts = [Part.of(spec, self) for spec in self.uses()]
+        self._opened = [part.open(folder / str(place)) for place, part in enumerate(self._parts)]
+
+    def _rank(self, raw_X: Texts, k: int) -> list[tuple[TopK, dict[str, Any]]]:
+        """Return the ranking of each part, and its notes."""
+        if self._opened:
+            return [(part.predict(raw_X, k), part.notes) for part in self._opened]
+        return [part.ranking((*self._texts, raw_X), self._pairs, k) for part in self._parts]
 
     def _fit_weights(self, pairs: csr_matrix) -> None:
         from xmcbench.methods.hybrid.fusion import fit_weights, hold_out_rows, normalize, only_seen
@@ -135,5 +158,7 @@ class Hybrid(Method):
 
     _texts: tuple[Texts, Texts]
     _pairs: Any
+    _size: int
     _parts: list[Part]
+    _opened: Sequence[Method] = ()
     _weights: list[float]

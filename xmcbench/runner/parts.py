@@ -86,17 +86,7 @@ class Part:
             pairs = None
 
         def build(folder: Path) -> None:
-            found = predict(
-                method,
-                texts,
-                pairs,
-                k,
-                seed=self.outer.seed,
-                artifacts=self.outer.artifacts,
-                compute=self.outer.compute,
-                identity=identity(self.name, method),
-                phases=Phases(),
-            )
+            found = self._predict(method, texts, pairs, k)
             TopK.save_joined(folder / _RANKING, found, len(texts[2]), k)
             (folder / _NOTES).write_text(json.dumps(json_notes(method)))
 
@@ -107,6 +97,37 @@ class Part:
         with self.outer.artifacts.of_part(training_name(self.name, cell_parameters(method))):
             folder = self.outer.artifacts.get(_KIND, key, build, uses=tuple(kind for kind, _ in used), own=True)
         return TopK.load(folder / _RANKING), json.loads((folder / _NOTES).read_text())
+
+    def save(self, folder: Path, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None) -> None:
+        """Train the part, and write what training has made into a new folder, for ``open``. Raises as the part does."""
+        method = self.kind(**self.values)
+        # The ranking of a text is the end of the training.
+        list(self._predict(method, (raw_X, raw_Y, raw_X[:1]), None if method.supervision == "unused" else pairs, 1))
+        folder.mkdir()
+        method.save(folder)
+
+    def open(self, folder: Path) -> Method:
+        """Return the part as ``save`` wrote it, ready to predict. Raises as its ``load`` does."""
+        method = self.kind(**self.values)
+        method.seed, method.compute = self.outer.seed, self.outer.compute
+        method.load(folder)
+        return method
+
+    def _predict(
+        self, method: Method, texts: tuple[Texts, Texts, Texts], pairs: csr_matrix | None, k: int
+    ) -> Iterator[TopK]:
+        outer = self.outer
+        return predict(
+            method,
+            texts,
+            pairs,
+            k,
+            seed=outer.seed,
+            artifacts=outer.artifacts,
+            compute=outer.compute,
+            identity=identity(self.name, method),
+            phases=Phases(),
+        )
 
 
 def through(method: Method) -> list[tuple[type[Method], Mapping[str, Any]]]:

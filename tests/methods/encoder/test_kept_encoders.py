@@ -7,6 +7,8 @@ import pytest
 
 from xmcbench import Artifacts, Texts, load_arrays
 from xmcbench.methods.ict import ICT
+from xmcbench.methods.maclr import MACLR
+from xmcbench.methods.mpnet import MPNet
 from xmcbench.methods.ngame import NGAME
 from xmcbench.methods.rts import RTS
 from xmcbench.methods.sentbert import SentBERT
@@ -24,6 +26,8 @@ CASES = {
     "simcse": (SimCSE, {**TRAINED, "steps": 2, "batch": 8}),
     "ict": (ICT, {**TRAINED, "steps": 2, "batch": 8}),
     "rts": (RTS, {**TRAINED, "steps": 2, "batch": 8, "min_words": 1, "max_words": 4}),
+    "maclr": (MACLR, {**TRAINED, "steps": 2, "batch": 8, "pseudo_steps": 2}),
+    "mpnet": (MPNet, TRAINED),
     "ngame": (NGAME, {**TRAINED, "classifier_epochs": 1}),
 }
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from xmcbench import Artifacts, Texts, TopK
+from xmcbench import Artifacts, Texts, TopK, UsageError
 from xmcbench.methods.embedder import Embedder
 from xmcbench.methods.pefa import PEFA, shares_of, votes
 
@@ -46,6 +46,21 @@ def test_what_is_compared_at_a_time_changes_nothing(run, stories, monkeypatch):
     batches = [len(batch) for batch in method.predict_batches(raw_X, 5)]
     assert batches == [3] * (len(raw_X) // 3) + [len(raw_X) % 3] * bool(len(raw_X) % 3)
     assert {"search", "search of instances"} <= {*method.notes}
+
+
+@pytest.mark.parametrize("kind", [Embedder, PEFA])
+def test_vectors_are_kept(kind, run, stories, checkpoint, tmp_path):
+    expected, method = run(kind, stories[2])
+    (tmp_path / "kept").mkdir()
+    method.save(tmp_path / "kept")
+    opened = kind(model=method.model)
+    opened.load(tmp_path / "kept")
+    found = opened.predict(stories[0], 5)
+    assert np.array_equal(found.indices, expected.indices)
+    assert np.array_equal(found.scores, expected.scores)
+    other = kind(model=str(checkpoint(pooling="cls")))
+    with pytest.raises(UsageError, match="is not the model whose vectors were kept"):
+        other.load(tmp_path / "kept")
 
 
 def test_no_seed_changes_anything(run, stories):
