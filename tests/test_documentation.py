@@ -136,10 +136,10 @@ WHOLE = re.compile(r" *xmcbench .*|.*\b[0-9a-f]{64}")
 
 
 def short_commands():
-    """Every command that takes seconds on a checkout, once; those of the tutorial have a test of their own."""
+    """Every command that takes seconds on a checkout, once; those of two pages have tests of their own."""
     found = {}
     for page, command in (given.values for given in commands()):
-        if page.name == "tutorial.md" or ABSENT.search(command):
+        if page.name in ("tutorial.md", "thesaurus.md") or ABSENT.search(command):
             continue
         words = shlex.split(command, comments=True)
         if PLANNING.match(command):
@@ -170,7 +170,7 @@ def results(tmp_path_factory):
 @pytest.mark.usefixtures("_few_permutations")
 @pytest.mark.parametrize("words", short_commands())
 def test_a_command_runs_and_fits_a_terminal(inside, results, tmp_path, monkeypatch, words):
-    for name, folder in {**results, "examples": DOCS.parent / "examples"}.items():
+    for name, folder in results.items():
         (tmp_path / name).symlink_to(folder)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")

@@ -82,7 +82,7 @@ def test_a_thesaurus_becomes_a_service(tmp_path):
     shutil.copytree(ROOT / "examples" / "foods", tmp_path / "examples" / "foods")
     steps, ((documents,),) = STEP.findall(THESAURUS), [re.findall(r"new.txt` has .*:\n\n((?: {4}.*\n)+)", THESAURUS)]
     (tmp_path / "new.txt").write_text(documents.replace("    ", ""))
-    assert len(steps) == 8
+    assert len(steps) == 9
     for command, shown in steps:
         check_step(command, shown, tmp_path)
     ((served, asked),) = re.findall(

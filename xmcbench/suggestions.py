@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -54,6 +55,7 @@ class Suggestions:
     predictions: TopK
     k: int
     record: Record | None = None
+    threshold: float = -math.inf
 
     def __iter__(self) -> Iterator[tuple[str, int, float, str, str]]:
         """Yield the uid of a document, rank, score, uid and text of a label; best label first."""
@@ -63,13 +65,14 @@ class Suggestions:
                 part[row, : self.k].tolist() for part in (self.predictions.indices, self.predictions.scores)
             )
             for rank, (label, score) in enumerate(zip(labels, scores, strict=True), 1):
-                if label >= 0:
+                if label >= 0 and score >= self.threshold:
                     yield uid, rank, score, self.labels.uids[label], titles[label]
 
     @property
     def empty(self) -> int:
         """The number of documents without a suggestion."""
-        return int((self.predictions.indices[:, 0] < 0).sum())
+        best = self.predictions.scores[:, 0]
+        return int(((self.predictions.indices[:, 0] < 0) | (best < self.threshold)).sum())
 
     def frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame with one row per suggestion."""

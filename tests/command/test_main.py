@@ -92,7 +92,7 @@ def test_completion_in_a_shell(inside, tmp_path):
     ended = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert [sorted(line.split()) for line in ended.stdout.splitlines()] == [
         ["clean"],
-        ["--memory-limit", "--methods"],
+        ["--memory-limit", "--methods", "--metrics"],
         ["fs", "full"],
         ["zestxml"],
         ["lf-debian-20k", "lf-debian-20k-dev", "lf-debian-2k"],

@@ -8,9 +8,11 @@ dataset, and showing rankings requires the predictions.
 
 With one row, the figures of each label follow: true pairs, and precision, recall and F1 among the first k predictions,
 with the label that is most often predicted first in its place. Precision and confusions need stored predictions.
+With --threshold-from, a threshold on scores is chosen on the same row of another dataset.
 
   xmcbench explain tfidf bm25 --setting ez
   xmcbench explain tfidf --by label --csv labels.csv
+  xmcbench explain tfidf --dataset docs.csv --setting full --threshold-from "docs.csv?dev=0.3"
   xmcbench explain ict:small tfidf: --dataset lf-debian-20k --setting ez --runs leaderboards --html explain.html
 """
 
@@ -18,11 +20,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xmcbench.command import flags, request
 from xmcbench.output.layout import fill
+
+if TYPE_CHECKING:
+    from xmcbench.records.selection import Selected
 
 #: The defaults of the flags for two rows.
 _OF_TWO: dict[str, Any] = {"metric": "P@1", "instances": 5, "html": None}
@@ -42,6 +48,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write the explanation as an HTML page")
     parser.add_argument("-k", type=int, default=5, metavar="K", help="of one row: predictions that count (default: 5)")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="of one row: also write a line for each label")
+    parser.add_argument(
+        "--threshold-from",
+        metavar="PLACE",
+        help="of one row: choose a threshold on the scores of its row on this dataset, such as docs.csv?dev=0.3, and "
+        "print micro and macro F1 at it",
+    )
     parser.add_argument("--force", action="store_true", help="replace FILE")
     flags.add_plugin(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
@@ -51,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Select, test and print. The exit code does not depend on the difference."""
     if arguments.second is None:
         return _by_label(arguments)
-    request.check_unused(arguments, "{} is for one row", "leave out the second one", k=5, csv=None)
+    request.check_unused(arguments, "{} is for one row", "leave out the second one", k=5, csv=None, threshold_from=None)
     from xmcbench.analysis.explain import explain
     from xmcbench.analysis.explanation_page import write_page
     from xmcbench.command import report
@@ -76,12 +88,29 @@ def _by_label(arguments: argparse.Namespace) -> int:
     request.check_unused(arguments, "{} is for two rows", "name another row", **_OF_TWO)
     if arguments.by == "label" and arguments.setting != "fs":
         arguments.by = None  # not the unit of a few-shot setting, but what is asked for
-    if arguments.csv:
-        report.check_new(arguments.csv, arguments.force)
     store = Store(arguments.runs)
     row = choose_row(store, arguments.first, request.conditions(arguments))
+    if arguments.threshold_from is not None:
+        return _threshold(arguments, row)
+    if arguments.csv:
+        report.check_new(arguments.csv, arguments.force)
     found = explain_by_label(row, arguments.filter, arguments.k, request.place(arguments))
     print(json.dumps(found.as_json(), indent=1) if arguments.json else fill(str(found)))
     if arguments.csv:
         found.write_csv(arguments.csv)
     return report.warn_left_out(store)
+
+
+def _threshold(arguments: argparse.Namespace, row: Selected) -> int:
+    """Print a threshold on scores, and the figures of a row at it."""
+    from xmcbench.analysis.threshold import find_threshold
+    from xmcbench.command import report
+    from xmcbench.records.selection import choose_row
+
+    request.check_unused(arguments, "{} is for figures by label", "leave it out", k=5, csv=None)
+    other = request.reference(arguments.threshold_from, arguments.columns)
+    conditions = replace(request.conditions(arguments), dataset=other)
+    chosen_on = choose_row(row.store, arguments.first, conditions)
+    found = find_threshold(chosen_on, row, arguments.filter, (other, request.place(arguments)))
+    print(json.dumps(found.as_json(), indent=1) if arguments.json else fill(str(found)))
+    return report.warn_left_out(row.store)

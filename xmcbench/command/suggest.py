@@ -7,7 +7,9 @@ A model that `fit` has kept (--model) needs neither a dataset nor a training, an
 from __future__ import annotations
 
 import argparse
+import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="a .txt file with one document per line, a table, or a dataset (default: the test set of --dataset)",
     )
     what.add_argument("--k", type=int, default=5, metavar="K", help="labels for each document (default: 5)")
+    what.add_argument(
+        "--threshold",
+        type=float,
+        default=-math.inf,
+        metavar="S",
+        help="leave out labels with a lower score; `explain METHOD --threshold-from PLACE` chooses one",
+    )
     what.add_argument(
         "--out",
         type=Path,
@@ -89,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     grid = request.grid(arguments, arguments.method, dataset=place)
     documents = arguments.documents
     found = suggest(grid, documents, arguments.k, arguments.filter, options, registry, execute)
-    _write(found, arguments.out)
+    _write(replace(found, threshold=arguments.threshold), arguments.out)
     return 0
 
 
@@ -109,8 +118,9 @@ def _open_model(arguments: argparse.Namespace) -> int:
     is_serving = arguments.serve is not None
     if not is_serving and arguments.host is not None:
         raise UsageError("--host is for --serve", "give a port too: --serve 8000")
-    if is_serving and (arguments.documents or arguments.out):
-        raise UsageError("--serve takes its documents from requests", "leave out --documents and --out")
+    if is_serving and (arguments.documents or arguments.out or arguments.threshold > -math.inf):
+        hint = "leave out --documents, --out and --threshold"
+        raise UsageError("--serve takes its documents from requests, and answers with scores", hint)
     if not is_serving and arguments.documents is None:
         raise UsageError("--model needs --documents or --serve", "for example --documents new.txt")
     from xmcbench.command import report
@@ -124,7 +134,7 @@ def _open_model(arguments: argparse.Namespace) -> int:
         print(f"xmcbench: note: {note}, and may predict otherwise: fit it again", file=sys.stderr)
     if is_serving:
         return _serve(model, arguments.host or "127.0.0.1", arguments.serve)
-    found = model.suggest(arguments.documents, arguments.k)
+    found = replace(model.suggest(arguments.documents, arguments.k), threshold=arguments.threshold)
     _check_uids(found.documents, found.labels)
     if arguments.out is not None:
         _write(found, arguments.out)

@@ -1,0 +1,161 @@
+"""A threshold on scores: chosen on one dataset for micro F1, such as held-out instances, and its figures on another."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xmcbench.analysis.explain import load_texts
+from xmcbench.analysis.rankings import load_filtered
+from xmcbench.errors import UsageError
+from xmcbench.output.layout import format_table
+from xmcbench.output.quantities import format_count
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from xmcbench.metrics import TruePairs
+    from xmcbench.records.selection import Selected
+    from xmcbench.topk import TopK
+
+_FIGURES = ("P", "R", "F1")
+
+
+@dataclass(frozen=True)
+class AtThreshold:
+    """Figures of the predictions whose score is at least a threshold, among the first 100 of each instance.
+
+    instances: those with a true label; only they count. micro: precision, recall and F1 over all predictions; macro:
+    their means over the labels with a true pair, of which those without a prediction have precision 0.
+    """
+
+    dataset: str
+    instances: int
+    predictions: int
+    micro: tuple[float, float, float]
+    macro: tuple[float, float, float]
+
+    @classmethod
+    def of(cls, dataset: str, predictions: TopK, pairs: TruePairs, threshold: float) -> AtThreshold:
+        """Return the figures at a threshold."""
+        labels, scores, hits = _flatten(predictions, pairs)
+        kept, size = scores >= threshold, int(max(labels.max(initial=0), pairs.labels.max(initial=0))) + 1
+        predicted = np.bincount(labels[kept], minlength=size)
+        found = np.bincount(labels[kept & hits], minlength=size)
+        true = np.bincount(pairs.labels, minlength=size)
+        micro = _figures(found.sum(), predicted.sum(), true.sum())
+        by_label = _figures(found[true > 0], predicted[true > 0], true[true > 0])
+        macro = (float(by_label[0].mean()), float(by_label[1].mean()), float(by_label[2].mean()))
+        instances = len(np.unique(pairs.rows))
+        return cls(dataset, instances, int(kept.sum()), (float(micro[0]), float(micro[1]), float(micro[2])), macro)
+
+
+@dataclass(frozen=True)
+class Thresholded:
+    """A threshold of a row: its figures on the dataset where it was chosen, and on the other one."""
+
+    row: str
+    setting: str
+    seed: int
+    filter: str
+    threshold: float
+    chosen_on: AtThreshold
+    tested_on: AtThreshold
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """The threshold, and a line of figures for each dataset."""
+        head = f"{self.row}, {self.setting}, seed {self.seed}, filter {self.filter}"
+        about = (
+            f"Threshold {self.threshold:.4g}, which has the highest micro F1 on {self.chosen_on.dataset} "
+            f"({format_count(self.chosen_on.instances, 'instance')}). Percent."
+        )
+        heads = [
+            "dataset",
+            "labels per instance",
+            *(f"{kind} {name}" for kind in ("micro", "macro") for name in _FIGURES),
+        ]
+        lines = [
+            [
+                figures.dataset,
+                f"{figures.predictions / max(figures.instances, 1):.2f}",
+                *(f"{100 * value:.2f}" for value in (*figures.micro, *figures.macro)),
+            ]
+            for figures in (self.chosen_on, self.tested_on)
+        ]
+        return f"{head}\n{about}\n\n{format_table(lines, heads, ('left', *('right' for _ in heads[1:])))}"
+
+
+def find_threshold(
+    chosen_on: Selected,
+    tested_on: Selected,
+    filter_name: str | None = None,
+    places: tuple[str | None, str | None] = (None, None),
+) -> Thresholded:
+    """Choose a threshold on the first run of a row, and return its figures there and on that of another dataset.
+
+    places: of the datasets, where they are not found by their names. Raises UsageError for rows of other parameters
+    and without stored predictions.
+    """
+    first, second = (row.records[0] for row in (chosen_on, tested_on))
+    if (first.cell.method, first.cell.parameters) != (second.cell.method, second.cell.parameters):
+        raise UsageError(
+            f"{first.name} and {second.name} are two rows", "choose the threshold of the row that it is for"
+        )
+    loaded = [_load(row, place, filter_name) for row, place in zip((chosen_on, tested_on), places, strict=True)]
+    threshold = choose_threshold(*loaded[0])
+    figures = [
+        AtThreshold.of(record.cell.dataset, *parts, threshold)
+        for record, parts in zip((first, second), loaded, strict=True)
+    ]
+    cell, chosen = second.cell, filter_name or second.protocol.filter
+    return Thresholded(second.name, cell.setting.title, cell.seed, chosen, threshold, *figures)
+
+
+def choose_threshold(predictions: TopK, pairs: TruePairs) -> float:
+    """Return the threshold with the highest micro F1, the highest of equal ones, with four digits.
+
+    Raises UsageError without any prediction of an instance with a true label.
+    """
+    _, scores, hits = _flatten(predictions, pairs)
+    if not len(scores):
+        raise UsageError("there is no prediction to choose a threshold on", "the row predicts nothing there")
+    order = np.argsort(-scores, kind="stable")
+    found = np.cumsum(hits[order])
+    f1 = 2 * found / (np.arange(1, len(order) + 1) + len(pairs.rows))
+    # Equal scores are all kept or none.
+    last = np.append(scores[order][1:] != scores[order][:-1], True)
+    best = int(np.argmax(np.where(last, f1, -1)))
+    # Rounded down, so that the score itself is kept by the number that is printed.
+    lowest = float(scores[order][best])
+    unit = 10.0 ** (np.floor(np.log10(abs(lowest))) - 3) if lowest else 1.0
+    return float(f"{np.floor(lowest / unit) * unit:.4g}")
+
+
+def _load(row: Selected, place: str | None, filter_name: str | None) -> tuple[TopK, TruePairs]:
+    record = row.records[0]
+    data, note = load_texts(row, place)
+    if data is None:
+        raise UsageError(note or f"{record.cell.dataset} is not here", "give its place with --dataset")
+    predictions = load_filtered(record, row.store, data, filter_name or record.protocol.filter)
+    return predictions, row.store.truth(record).pairs
+
+
+def _flatten(predictions: TopK, pairs: TruePairs) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
+    """Return label, score and truth of each prediction of an instance with a true label."""
+    has_true = np.bincount(pairs.rows, minlength=pairs.instances) > 0
+    there = (predictions.indices >= 0) & has_true[:, None]
+    rows, labels = np.nonzero(there)[0], predictions.indices[there].astype(np.int64)
+    width = int(max(labels.max(initial=0), pairs.labels.max(initial=0))) + 1
+    true = pairs.rows.astype(np.int64) * width + pairs.labels
+    return labels, predictions.scores[there], np.isin(rows * width + labels, true)
+
+
+def _figures(found: Any, predicted: Any, true: Any) -> tuple[Any, Any, Any]:
+    """Return precision, recall and F1; numbers or arrays."""
+    return found / np.maximum(predicted, 1), found / np.maximum(true, 1), 2 * found / np.maximum(predicted + true, 1)
