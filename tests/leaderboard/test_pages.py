@@ -181,13 +181,17 @@ def test_every_link_leads_to_a_file(some):
 
 
 def test_remarks_stand_behind_charts_as_they_were_written(some):
-    made = files(pages(some, remarks={"tiny": "By *hand*.\n\n### And so on", "README": "On the index."}))
+    made = files(pages(some, remarks={"tiny": "By *hand*.\n\n### And so on", "README": "The answer.\n\nOn the index."}))
     plain = files(pages(some))
     assert made["ablation.md"] == plain["ablation.md"]
     assert "\n## Remarks\n\nBy *hand*.\n\n### And so on\n\n## Instances, labels and pairs\n" in made["tiny.md"]
     assert made["tiny.md"].index("## Charts") < made["tiny.md"].index("## Remarks")
     assert made["tiny.md"].replace("## Remarks\n\nBy *hand*.\n\n### And so on\n\n", "") == plain["tiny.md"]
     assert made["README.md"].index("](tiny.md)") < made["README.md"].index("## Remarks\n\nOn the index.\n\n## Datasets")
+    assert made["README.md"].index("# Leaderboards\n\nThe answer.\n\n| Dataset |") < made["README.md"].index(
+        "](tiny.md)"
+    )
+    assert "Remarks" not in files(pages(some, remarks={"README": "The answer."}))["README.md"]
     ablation = files(pages(some, remarks={"ablation": "Above all."}))["ablation.md"]
     assert "\n\n## Remarks\n\nAbove all.\n\n## Sources\n" in ablation
 

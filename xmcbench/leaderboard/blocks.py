@@ -12,6 +12,8 @@ from xmcbench.leaderboard.tables import Table
 from xmcbench.metrics.flips import Verdict
 from xmcbench.output.escaping import markdown, markdown_line
 
+#: Name of the first page of a board.
+INDEX = "README"
 #: Charts of a page at most.
 CHARTS = 4
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import ablation, captions, charts, claims, consistency, overall
-from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, with_few_charts
+from xmcbench.leaderboard.blocks import INDEX, Block, Figures, Heading, Page, citations, with_few_charts
 from xmcbench.leaderboard.decisions import decisions
 from xmcbench.leaderboard.examples import Examples
 from xmcbench.leaderboard.published import MAIN, Source, sources
@@ -25,6 +25,8 @@ from xmcbench.storage.reading import read_text
 
 #: The page of rankings over datasets, and the metrics that it ranks by.
 OVERALL, RANKED_BY = "over-datasets", ("P@1", "R@100")
+#: The pages whose remark begins with the answer.
+_LED = (INDEX, claims.NAME)
 #: The last sections of a page, before which its remark stands.
 _SIZES = Heading(2, "Instances, labels and pairs")
 _LAST = (_SIZES, Heading(2, "Datasets"), Heading(2, "Sources"))
@@ -114,7 +116,10 @@ def _check_names(made: Iterable[Page]) -> None:
 
 
 def _with_remarks(board: Sequence[Page], remarks: Mapping[str, str]) -> list[Page]:
-    """The pages, each with its remark behind its tables and charts, before its sources."""
+    """The pages, each with its remark behind its tables and charts, before its sources.
+
+    Of the index and the claims, the first paragraph of the remark is the first of the page.
+    """
     for name in sorted(remarks.keys() - {page.name for page in board}):
         raise StorageError(
             f"the remark {name}.md has no page",
@@ -122,9 +127,12 @@ def _with_remarks(board: Sequence[Page], remarks: Mapping[str, str]) -> list[Pag
         )
     made = []
     for page in board:
-        own = (Heading(2, "Remarks"), terminal(remarks[page.name])) if page.name in remarks else ()
+        remark = terminal(remarks.get(page.name, ""))
+        lead, _, rest = remark.partition("\n\n") if page.name in _LED else ("", "", remark)
+        own = (Heading(2, "Remarks"), rest) if rest else ()
         place = next((place for place, block in enumerate(page.blocks) if block in _LAST), len(page.blocks))
-        made.append(replace(page, blocks=(*page.blocks[:place], *own, *page.blocks[place:])))
+        start = (lead,) if lead else ()
+        made.append(replace(page, blocks=(*start, *page.blocks[:place], *own, *page.blocks[place:])))
     return made
 
 
@@ -145,7 +153,7 @@ def _index(
         lines.append(f"* [The papers' claims, tested]({claims.NAME}.md)")
     blocks: list[Block] = [_best(datasets, context), "\n".join(lines), Heading(2, "Datasets")]
     blocks += [_statistics(datasets, printed, names), Heading(2, "How to read the tables"), captions.READING]
-    return Page("README", "Leaderboards", (*blocks, *citations(printed, attrgetter("rows"))))
+    return Page(INDEX, "Leaderboards", (*blocks, *citations(printed, attrgetter("rows"))))
 
 
 def _best(datasets: Mapping[str, Sequence[Record]], context: Context) -> Table:

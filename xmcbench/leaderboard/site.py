@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from xmcbench import __version__
 from xmcbench.leaderboard import canvas, hypertext
-from xmcbench.leaderboard.blocks import Block, Differences, Figures, Heading, Page
+from xmcbench.leaderboard.blocks import INDEX, Block, Differences, Figures, Heading, Page
 from xmcbench.leaderboard.provenance import NEEDS_PAIRS, NO_PAIRS, OUTSIDE, SCRATCH
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.rows import slug
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-#: The page of this name is the first one of a site.
-_INDEX = "README"
 #: A column by which all tables of a page can be sorted.
 _METRIC = re.compile(r"[A-Za-z]+@\d+")
 
@@ -53,7 +51,7 @@ def site(pages: Sequence[Page], cited: Sequence[Source], records: str = "") -> d
 
 
 def _file(name: str) -> str:
-    return "index.html" if name == _INDEX else f"{name}.html"
+    return "index.html" if name == INDEX else f"{name}.html"
 
 
 def _page(page: Page, pages: Sequence[Page], cited: Sequence[Source], records: str) -> str:
