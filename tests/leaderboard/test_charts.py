@@ -94,6 +94,8 @@ def test_a_page_has_at_most_four_charts_in_a_section_of_their_own(record):
     assert "\n## Charts\n" in drawn["tiny.md"]
     assert "![P@1 against time, Tiny, zero-shot (no pairs)](figures/tiny-cost-p1.svg)" in drawn["tiny.md"]
     assert f"figures/{found[0].stem}.csv" in files([page], "csv")
+    zero_shot = next(page for page in pages([one for one in made if one.cell.setting == EZ]) if page.name == "tiny")
+    assert [chart.stem for chart in charts_of(zero_shot)] == ["tiny-cost-p1", "tiny-training-stage-0-l"]
     few = with_few_charts(Page("x", "x", (Figures(tuple(found)), "text", Figures(tuple(found)))))
     assert (len(charts_of(few)), few.blocks[1:]) == (CHARTS, ("text",))
 

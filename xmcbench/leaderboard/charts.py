@@ -59,7 +59,8 @@ def _of_dataset(
         if made := curve(records, "pair", metric, filter_name, staleness=staleness):
             yield coverage(_best(made))
     if zero_shot := complete.get(Setting("ez")):
-        yield from loss_charts(zero_shot, f"{zero_shot[0].cell.dataset.lower()}-training")
+        # One of them: a page shows results, and the records have the losses of all trainings.
+        yield from itertools.islice(loss_charts(zero_shot, f"{zero_shot[0].cell.dataset.lower()}-training"), 1)
 
 
 def select(
