@@ -125,4 +125,5 @@ class MLLM(Method):
 def _cells(matrix: csr_matrix) -> np.ndarray:
     """Return the numbers of the stored cells of a matrix, in their order: int64."""
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    return rows * matrix.shape[1] + matrix.indices
+    cells: np.ndarray = rows * matrix.shape[1] + matrix.indices
+    return cells

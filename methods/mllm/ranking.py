@@ -101,5 +101,6 @@ class Trees:
             is_left = features[rows, self._feature[nodes]] <= self._threshold[nodes]
             following = np.where(is_left, self._left[nodes], self._right[nodes])
             if np.array_equal(following, nodes):
-                return self._probability[nodes].mean(axis=1)
+                probabilities: np.ndarray = self._probability[nodes].mean(axis=1)
+                return probabilities
             nodes = following

@@ -35,7 +35,7 @@ def features_of(title, content="", labels=LABELS):
     return dict(zip(found.indices.tolist(), features, strict=True))
 
 
-words = st.lists(st.sampled_from("abcde"), max_size=4).map(" ".join)
+words = st.lists(st.sampled_from("abc"), max_size=3).map(" ".join)
 names = st.lists(st.tuples(words, st.lists(words, max_size=2)), max_size=6)
 
 
@@ -55,7 +55,7 @@ def plain_matches(labels, sentences):
     return expected
 
 
-@settings(max_examples=60)
+@settings(max_examples=150)
 @given(names, st.lists(words, max_size=4))
 def test_matches_are_those_of_a_plain_implementation(labels, sentences):
     titles = [title for title, _ in labels]
@@ -206,6 +206,18 @@ def test_the_number_of_texts_learned_from_is_bounded_and_drawn_by_the_seed(fitte
     drawn = [method._draw(np.ones(120, bool)) for method in methods]
     assert np.array_equal(drawn[0], drawn[1])
     assert not np.array_equal(drawn[0], drawn[2])
+
+
+@pytest.mark.parametrize(("name", "value"), [("trees", 3), ("max_samples", 0.5), ("max_leaf_nodes", 3)])
+def test_the_trees_are_trained_as_the_parameters_say(fitted, name, value):
+    rng = np.random.default_rng(0)
+    raw_X, raw_Y, pairs, _ = corpus()
+    shuffled = csr_matrix((pairs.data, rng.permutation(pairs.indices), pairs.indptr), pairs.shape)
+    default, changed = (
+        fitted(MLLM, raw_X, raw_Y, shuffled, min_samples_leaf=2, **values).predict(raw_X, 2).scores
+        for values in ({}, {name: value})
+    )
+    assert not np.allclose(default, changed)
 
 
 def test_equal_seeds_give_equal_scores_and_others_do_not(fitted):
