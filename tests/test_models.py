@@ -13,6 +13,7 @@ from xmcbench.methods.bm25 import BM25
 from xmcbench.methods.glove import GloVe
 from xmcbench.methods.knn import KNN
 from xmcbench.methods.label_expansion import LabelExpansion
+from xmcbench.methods.mllm import MLLM
 from xmcbench.methods.tfidf import Tfidf
 from xmcbench.methods.xr_linear import XRLinear
 from xmcbench.methods.zestxml import ZestXML
@@ -27,6 +28,7 @@ SPARSE = {
     "zestxml": (ZestXML, {}),
     "xr-linear": (XRLinear, {"implementation": "numba"}),
     "label-expansion": (LabelExpansion, {}),
+    "mllm": (MLLM, {}),
     "glove": (GloVe, {"min_count": 1, "epochs": 2, "dimensions": 8}),
 }
 

@@ -29,7 +29,7 @@ ENCODERS = {
 }
 
 
-REFUSED = (*REACHED, "ngame", "xr-transformer")
+REFUSED = (*REACHED, "mllm", "ngame", "xr-transformer")
 
 
 @pytest.mark.slow
@@ -62,7 +62,9 @@ def test_all_pairs(inside, tmp_path):
 
 @pytest.mark.parametrize("method", REFUSED)
 def test_without_pairs_they_are_refused(inside, method):
-    if method not in ("knn", "zestxml"):
+    if method == "mllm":
+        pytest.importorskip("sklearn", reason="needs scikit-learn")
+    elif method not in ("knn", "zestxml"):
         pytest.importorskip("torch", reason="needs torch")
         pytest.importorskip("transformers", reason="needs transformers")
     ended = inside("run", "--dataset", SAMPLE, "--setting", "ez", "--methods", method)
