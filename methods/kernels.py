@@ -7,23 +7,21 @@ one does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-
-def kernel(**options: Any) -> Callable[[F], F]:
+def kernel(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that compiles a function with ``numba.njit`` and keeps the code where numba keeps it.
 
     options: of ``numba.njit``. A kernel with ``parallel=True`` gets its number of threads as an argument: one that asks
     numba for it cannot be kept.
     """
 
-    def compile_function(function: F) -> F:
+    def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
-            compiled: F = numba.njit(cache=True, **options)(function)
+            compiled: Callable[..., Any] = numba.njit(cache=True, **options)(function)
         except RuntimeError:  # no folder can be written: neither that of the module nor one in the home folder
             compiled = numba.njit(**options)(function)
         return compiled
