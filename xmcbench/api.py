@@ -100,7 +100,7 @@ def curve(
     at = [Setting.at(share, by) for share in shares]
     grids, options = make_grids([arguments], _check_options(options, runs), at)
     planned = plan_curve(grids, options, options.registry(), filter, by, shares)
-    return planned.execute() if execute_missing else planned.finished()
+    return planned.execute() if execute_missing else planned.load_finished()
 
 
 def ablation(

@@ -306,7 +306,7 @@ def _hide(asked: str) -> None:
     """Hide the files that a cell must not read from this process."""
     request = msgspec.json.decode(Path(asked).read_bytes(), type=CheckRequest)
     plugin = [Path(request.plugin)] if request.plugin else []
-    isolation.hide(map(Path, request.hidden), [*plugin, *isolation.needed_paths()])
+    isolation.hide(map(Path, request.hidden), [*plugin, *isolation.find_needed_paths()])
 
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ class CurveRun(Experiment["Coverage"]):
     by: str
     ratios: tuple[float, ...]
 
-    def finished(self) -> Coverage:
+    def load_finished(self) -> Coverage:
         """Return the results that are there, without running a cell."""
         return self.results([cell.record for cell in self.plan.cells if cell.record])
 

@@ -44,7 +44,7 @@ def spaces(
     every parameter that declares a range or a few choices. Raises UsageError.
     """
     if not search:
-        found = {name: _declared(parameter, base[name]) for name, parameter in known.items() if name not in fixed}
+        found = {name: _find_declared(parameter, base[name]) for name, parameter in known.items() if name not in fixed}
         few = {name: space for name, space in found.items() if space and len(space.choices) <= _CHOICES}
         if not few:
             raise UsageError(f"{method} declares no range to search", "--search PARAM=LOW..HIGH gives one")
@@ -56,14 +56,14 @@ def spaces(
             raise UnknownName("parameter", f"{method}.{name}", [f"{method}.{other}" for other in known])
         if name in fixed or name in chosen:
             raise UsageError(f"{method}.{name} is given twice", "set it, or search it once")
-        space = _parse(known[name], text, method) if equals else _declared(known[name], base[name])
+        space = _parse(known[name], text, method) if equals else _find_declared(known[name], base[name])
         if space is None:
             raise UsageError(f"{method}.{name} declares no range", f"--search {name}=LOW..HIGH, or {name}=A,B")
         chosen[name] = space
     return chosen
 
 
-def _declared(parameter: Parameter, value: Scalar) -> Space | None:
+def _find_declared(parameter: Parameter, value: Scalar) -> Space | None:
     """Return the space that a parameter declares; None without one. value: of the preset."""
     if parameter.kind == "bool":
         return Space((False, True))

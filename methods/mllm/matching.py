@@ -59,7 +59,7 @@ class Terms:
         order = order[sizes[order] > 0]
         self.sets, self.sizes, self.labels, self.preferred = sets[order], sizes[order], labels[order], preferred[order]
         self._filed = self._file()
-        self._contained = self.contained_in(self.sets)
+        self._contained = self.find_contained(self.sets)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -82,7 +82,7 @@ class Terms:
         sets.data[:] = 1
         return sets
 
-    def contained_in(self, sets: csr_matrix) -> csr_matrix:
+    def find_contained(self, sets: csr_matrix) -> csr_matrix:
         """Return the terms all of whose tokens are in a set: binary CSR float32 [sets, terms]."""
         from xmcbench.methods.sparse.products import pair_scores
 
@@ -97,7 +97,7 @@ class Terms:
         """Find the labels that each sentence names."""
         import pyarrow as pa
 
-        found = self.contained_in(self.token_sets(pa.array(sentences, pa.large_string())))
+        found = self.find_contained(self.token_sets(pa.array(sentences, pa.large_string())))
         rows = np.repeat(np.arange(len(sentences)), np.diff(found.indptr))
         labels = self.labels[found.indices]
         # Only the first term of each label stays.

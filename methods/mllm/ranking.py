@@ -54,11 +54,11 @@ class Thesaurus:
         found = csr_matrix(
             (np.ones(len(starts), np.float32), label[starts], ends), (len(texts), self._broader.shape[0])
         )
-        related = self._related(found)
+        related = self._relate(found)
         columns = [counts / length, *means, first / length, last / length, (last - first) / length, length, *related]
         return found, np.stack(columns, axis=1).astype(np.float32)
 
-    def _related(self, found: csr_matrix) -> list[np.ndarray]:
+    def _relate(self, found: csr_matrix) -> list[np.ndarray]:
         """Return for each candidate the shares of its text's candidates that are broader, narrower, and siblings."""
         from xmcbench.methods.sparse.products import pair_scores
 

@@ -232,5 +232,5 @@ def test_only_the_code_of_judged_methods_is_read(tmp_path, monkeypatch, record):
     monkeypatch.setattr(Sources, "of", lambda sources, method: read.append(method.__name__) or fresh(sources, method))
     staleness = Registry([]).staleness(tmp_path)
     assert staleness.problem(record("tfidf")).startswith("stale")
-    assert staleness.missing_methods(record("nobodys")) == ["nobodys"]
+    assert staleness.find_missing_methods(record("nobodys")) == ["nobodys"]
     assert read == ["Tfidf"]

@@ -157,7 +157,7 @@ from pathlib import Path
 from xmcbench.runner import isolation
 sys.prefix = {str(environment)!r}
 root, files = Path({str(tmp_path)!r}), []
-assert isolation.hide([root / ".tox", root / ".tox/tests/share/xmcbench/datasets"], isolation.needed_paths())
+assert isolation.hide([root / ".tox", root / ".tox/tests/share/xmcbench/datasets"], isolation.find_needed_paths())
 for path in sorted(file for file in root.rglob("*") if file.is_file()):
     try:
         files.append(path.name + " " + path.read_text())

@@ -186,7 +186,7 @@ def _notes(record: Record, staleness: Staleness | None) -> list[str]:
     found = [] if record.ok else [f"no label is marked as true: {record.reason}"]
     if staleness is None:
         return found
-    if staleness.missing_methods(record):
+    if staleness.find_missing_methods(record):
         found.append(f"whether this result is stale is not known ({HINT})")
     return [*found, *filter(None, [staleness.problem(record)])]
 

@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         return report.dry_run(planned, arguments.json)
     report.warn_skipped(planned.plan.skipped)
-    results = planned.finished() if arguments.no_run else report.execute(planned)
+    results = planned.load_finished() if arguments.no_run else report.execute(planned)
     out = arguments.out or arguments.runs / "curves"
     drawn = [made for part in results.parts() for metric in metrics if (made := part.curve(metric))]
     if arguments.json:

@@ -111,7 +111,7 @@ def note_earlier(earlier: Mapping[str, int]) -> None:
 
 def note_unknown(records: Iterable[Record], staleness: Staleness) -> None:
     """Print one line for methods that are not here: it is unknown whether their results are stale."""
-    if unknown := sorted({name for record in records if record.ok for name in staleness.missing_methods(record)}):
+    if unknown := sorted({name for record in records if record.ok for name in staleness.find_missing_methods(record)}):
         print(
             f"xmcbench: note: whether results of {', '.join(map(terminal, unknown))} are stale is not known ({HINT})",
             file=sys.stderr,

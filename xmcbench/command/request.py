@@ -121,7 +121,7 @@ def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
     if not names:
         raise UsageError("--dataset is empty", "--dataset lf-debian-2k,lf-debian-20k")
     found = _with_columns([*dict.fromkeys(names)], arguments.columns)
-    return tuple(_held_out(reference, arguments.dev) for reference in found)
+    return tuple(_hold_out(reference, arguments.dev) for reference in found)
 
 
 def places_by_name(arguments: argparse.Namespace) -> dict[str, str]:
@@ -151,7 +151,7 @@ def place(arguments: argparse.Namespace) -> str | None:
     share = vars(arguments).get("dev")  # not every command can hold instances out
     if share is not None and not found:
         raise UsageError("--dev needs --dataset", "give the dataset whose training instances are held out")
-    return _held_out(found[0], share) if found else None
+    return _hold_out(found[0], share) if found else None
 
 
 def reference(place: str, columns: str | None) -> str:
@@ -159,7 +159,7 @@ def reference(place: str, columns: str | None) -> str:
     return _with_columns((place,), columns)[0]
 
 
-def _held_out(reference: str, share: str | None) -> str:
+def _hold_out(reference: str, share: str | None) -> str:
     """Return a name or place with --dev."""
     from xmcbench.data.catalog import DEV
     from xmcbench.data.sources.finding import reference_to

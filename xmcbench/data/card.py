@@ -138,7 +138,7 @@ class Card(_Part, frozen=True):
 _LIMITED = "+limit"
 
 
-def limited_name(name: str, number: int) -> str:
+def name_sample(name: str, number: int) -> str:
     """Return the name of a dataset of which at most this number of documents on either side are used."""
     return f"{name}{_LIMITED}{number}"
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from xmcbench.data.card import Card, Derivation, limited_name
+from xmcbench.data.card import Card, Derivation, name_sample
 from xmcbench.data.dataset import Dataset, filter_store, write_filter_pairs
 from xmcbench.data.sources.source import TEST_FILTER, TRAIN_FILTER, Part, Source
 from xmcbench.data.store import Corpus, get_cached, get_corpus, open_corpus, rows_of, write_corpus
@@ -159,7 +159,7 @@ def with_limit(dataset: Dataset, limit: str) -> Dataset:
     note = "limited to {} training and {} test instances, which were drawn: figures are not those of {}".format(
         *sizes, dataset.name
     )
-    card = msgspec.structs.replace(dataset.card, name=limited_name(dataset.name, number))
+    card = msgspec.structs.replace(dataset.card, name=name_sample(dataset.name, number))
     filter_pairs = folder / "filter.npz" if dataset.filter_pairs else None
     return Dataset(card, train, test, dataset.label_corpus, filter_pairs, dataset.sources, (*dataset.found, note))
 

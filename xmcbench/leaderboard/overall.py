@@ -185,7 +185,8 @@ def caption(made: Overall) -> str:
     if _has_intervals(made):
         parts.append("Intervals are bootstrap intervals over the datasets.")
     if made.test:
-        parts.append(f"Friedman's test: chi-square {made.test.statistic:.2f}, p {made.test.p:.4f}.")
+        p = "< 0.0001" if made.test.p < 1e-4 else f"{made.test.p:.4f}"
+        parts.append(f"Friedman's test: chi-square {made.test.statistic:.2f}, p {p}.")
     if made.difference is not None:
         parts.append(f"Critical difference (Nemenyi, 5%): {made.difference:.2f}.")
     if made.unranked:

@@ -59,7 +59,7 @@ class Staleness:
 
         A result whose method is not here is ``not judged``.
         """
-        if self.missing_methods(record):
+        if self.find_missing_methods(record):
             return "not judged"
         if self.is_stale(record):
             return "stale"
@@ -137,7 +137,7 @@ class Staleness:
         chosen = chain.from_iterable(combinations(lacking, count) for count in range(len(lacking) + 1))
         return [{**values, **{parameter: defaults[parameter] for parameter in own}} for own in chosen]
 
-    def missing_methods(self, record: Record) -> list[str]:
+    def find_missing_methods(self, record: Record) -> list[str]:
         """Return the methods that a record goes through and that are not here: it is not judged."""
         return [name for name, _ in self._walk(record.cell)[1] if name not in self.sources]
 
@@ -185,7 +185,7 @@ class Staleness:
         """Return all sources that are known to give the record's result."""
         name = record.cell.method
         linked = {equal for source in valid_sources(record) for equal in equal_sources(self.equivalence, name, source)}
-        fresh = {"today"} if not self.missing_methods(record) and not self.has_stale_source(record) else set()
+        fresh = {"today"} if not self.find_missing_methods(record) and not self.has_stale_source(record) else set()
         return {*filter(None, linked), *fresh}
 
 

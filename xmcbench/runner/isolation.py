@@ -103,7 +103,7 @@ def _lines(file: Path) -> list[str]:
     return []
 
 
-def needed_paths() -> list[Path]:
+def find_needed_paths() -> list[Path]:
     """Return paths that every process of a method has to read: its environment, its temporary files, models of the hub.
 
     An environment may be below a hidden folder, as that of tox in a checkout.

@@ -98,7 +98,7 @@ def run(job: Job) -> Outcome:
     seal()
     needed = [job.artifacts, *job.trainings.values(), *job.plugins, *filter(None, [job.model])]
     needed += [str(Path(job.predictions).parent)] if not job.only else []
-    hidden = isolation.hide(map(Path, job.hidden), [*map(Path, needed), *isolation.needed_paths()])
+    hidden = isolation.hide(map(Path, job.hidden), [*map(Path, needed), *isolation.find_needed_paths()])
     for plugin in job.plugins:
         import_file(Path(plugin))
     cls = load(job.method)

@@ -105,15 +105,15 @@ def _read_record(path: Path) -> tuple[str, str, list[str]]:
     node = graph[-1] if isinstance(graph, list) and graph else None
     if not isinstance(node, dict) or _TITLE not in node:
         raise at(path, 1, "is not a record of TIBKAT", "expected JSON-LD; the last node of @graph has the title")
-    title, abstract = (_join(path, key, _listed(node.get(key))) for key in (_TITLE, _ABSTRACT))
-    subjects = [subject.get("@id") if isinstance(subject, dict) else None for subject in _listed(node.get(_SUBJECTS))]
+    title, abstract = (_join(path, key, _as_list(node.get(key))) for key in (_TITLE, _ABSTRACT))
+    subjects = [subject.get("@id") if isinstance(subject, dict) else None for subject in _as_list(node.get(_SUBJECTS))]
     codes = [code for code in subjects if isinstance(code, str)]
     if len(codes) < len(subjects):
         raise at(path, 1, f"a value of {_SUBJECTS} has no @id", 'expected {"@id": "gnd:4053474-1"}')
     return title, abstract, codes
 
 
-def _listed(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     """Return the values of a property: JSON-LD writes a list of one as its value."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
