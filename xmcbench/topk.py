@@ -200,7 +200,8 @@ class TopK:
         rows = 0
         with (
             atomic_file(path) as stream,
-            zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
+            # The default level takes ten times as long for numbers, and saves 1% more.
+            zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
             # An archive is written one array after the other, so the second one waits here.
             tempfile.TemporaryFile(dir=path.parent) as waiting,
         ):
