@@ -57,6 +57,31 @@ def test_a_method_that_lacks_a_dataset_leaves_the_ranking(results):
     assert chosen.test is None
 
 
+def test_names_are_short_where_only_one_row_is_called_so(results, altered):
+    def with_variant(variant, **values):
+        made = results(**values)
+        changed = [altered(one, (("method", "variant"), variant)) for one in made]
+        return [altered(one, (("cell", "parameters"), {"variant": variant})) for one in changed]
+
+    made = overall.overall(
+        [
+            *with_variant("small, MiniLM, 60 steps", ict=(0.5, 0.5, 0.5)),
+            *with_variant("small, MiniLM, 0 steps", ict=(0.4, 0.4, None)),
+            *with_variant("hour, MiniLM, 900 steps", ict=(0.3, None, None)),
+            *with_variant("small, 10 epochs", ngame=(0.2, 0.2, 0.2)),
+            *with_variant("small, 20 epochs", ngame=(0.1, 0.1, 0.1)),
+        ],
+        EZ,
+        "P@1",
+    )
+    assert [method.name for method in made.methods] == [
+        "ICT (small)",
+        "NGAME (small, 10 epochs)",
+        "NGAME (small, 20 epochs)",
+    ]
+    assert [method.name for method in made.unranked] == ["ICT (small, MiniLM, 0 steps)", "ICT (hour)"]
+
+
 def test_a_method_that_lacks_a_dataset_stands_below_the_others(results, record, altered):
     """With its figures and its notes, those with the most results first."""
     some = results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4), few=(0.7, None, None), most=(None, 0.95, 0.9))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -15,7 +16,7 @@ from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import captions, consistency
 from xmcbench.leaderboard.canvas import DAGGER
 from xmcbench.leaderboard.points import Ranking, Spot
-from xmcbench.leaderboard.rows import borrow, for_tuning, group_rows, names
+from xmcbench.leaderboard.rows import Facts, borrow, for_tuning, group_rows, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import friedman, protocol
 from xmcbench.metrics.friedman import Friedman
@@ -115,27 +116,26 @@ def overall(
     ranked = [record for record in (*inside, *borrowed) if record.cell.dataset in chosen]
     consistency.check(ranked)
     groups = group_rows(ranked)
-    called = names(groups)
-    whole: dict[str, dict[str, float]] = {}
-    unranked = []
+    by_dataset = {key: _by_dataset(group, metric) for key, group in groups.items()}
+    whole = {key: values for key, values in by_dataset.items() if all(name in values for name in chosen)}
+    called = _call(groups, whole)
     judged = staleness or Staleness()
-    for key, group in groups.items():
-        values = _by_dataset(group, metric)
-        if any(name not in values for name in chosen):
-            unranked.append(Unranked(called[key], values, _marks(group, setting, judged)))
-        else:
-            whole[key] = values
+    unranked = [
+        Unranked(called[key], by_dataset[key], _marks(group, setting, judged))
+        for key, group in groups.items()
+        if key not in whole
+    ]
     if len(whole) < 2:
         raise UsageError(
             f"fewer than two methods have results on all of {', '.join(chosen)}", "choose other datasets: --dataset A,B"
         )
     matrix = np.array([[whole[key][name] for key in whole] for name in chosen])
-    by_dataset, wins, intervals = friedman.ranks(matrix), friedman.win_rates(matrix), friedman.rank_intervals(matrix)
+    ranks, wins, intervals = friedman.ranks(matrix), friedman.win_rates(matrix), friedman.rank_intervals(matrix)
     methods = [
         Placed(
             called[key],
-            float(by_dataset[:, place].mean()),
-            tuple(map(float, by_dataset[:, place])),
+            float(ranks[:, place].mean()),
+            tuple(map(float, ranks[:, place])),
             None if intervals is None else (float(intervals[place, 0]), float(intervals[place, 1])),
             float(wins[place]),
             {name: whole[key][name] for name in chosen},
@@ -152,6 +152,17 @@ def overall(
         friedman.critical_difference(len(whole), len(chosen)),
         tuple(sorted(unranked, key=lambda method: (-len(method.values), method.name))),
     )
+
+
+def _call(groups: Mapping[str, Sequence[Record]], ranked: Container[str]) -> dict[str, str]:
+    """Return the name of each row: short where no other one is called so, and ranked rows come first; else whole."""
+    whole, short = names(groups), {key: Facts.of(group[0]).short for key, group in groups.items()}
+    counts = Counter((key in ranked, name) for key, name in short.items())
+    taken = {name for key, name in short.items() if key in ranked}
+    return {
+        key: whole[key] if counts[key in ranked, name] > 1 or (key not in ranked and name in taken) else name
+        for key, name in short.items()
+    }
 
 
 def table(made: Overall) -> Table:
