@@ -407,6 +407,12 @@ def test_any_lines_are_drawn_with_nothing_cut_or_overlapping(check_boxes, chart)
     check_boxes(drawing)
 
 
+def test_a_point_without_a_title_has_its_whole_name(check_boxes):
+    drawing = scatter(spot("0", 0.0, 1.0), spot("1", 0.0, 1.0), spot(" (", 0.0, 1.0)).draw()
+    check_boxes(drawing)
+    assert "> (</text>" in drawing
+
+
 @settings(max_examples=30)
 @given(
     st.lists(

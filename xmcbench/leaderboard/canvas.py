@@ -67,8 +67,8 @@ class Chart(ABC):
 
 
 def title_of(name: str) -> str:
-    """The title of the method in the name of a row."""
-    return name.partition(" (")[0].rstrip(DAGGER)
+    """The title of the method in the name of a row; the whole name where nothing stands before its parameters."""
+    return name.partition(" (")[0].rstrip(DAGGER).strip() or name
 
 
 #: A color by its number, and the path of a marker.
