@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,17 +19,13 @@ import numpy as np
 
 from xmcbench import Artifacts, MethodError, Texts
 from xmcbench.methods.encoder.tokens import Tokenizer, TokenStore
+from xmcbench.methods.words.sentences import split_sentences
 
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktSentenceTokenizer
 
 Sentences = Literal["regex", "punkt"]
 
-#: A sentence ends with a line, with . ! ? or one of their kin (Arabic, Devanagari) before white space, or with the
-#: last of the full stops, exclamation and question marks of Chinese and Japanese, which no white space follows.
-_END = re.compile(
-    "(?<=[.!?\u061f\u06d4\u0964])\\s+|(?<=[\u3002\uff01\uff1f\uff61])(?![\u300d\u300f\u201d\uff09\u3002\uff01\uff1f\uff61])\\s*|\\n+"
-)
 #: Contents that Punkt learns from at most, drawn at random.
 _SAMPLE = 20_000
 
@@ -43,8 +38,9 @@ class Splitter:
 
     def __call__(self, text: str) -> list[str]:
         """The sentences, none of them empty."""
-        parts = _END.split(text) if self.model is None else self._punkt.tokenize(text)
-        return [sentence for sentence in (part.strip() for part in parts) if sentence]
+        if self.model is None:
+            return split_sentences(text)
+        return [sentence for sentence in map(str.strip, self._punkt.tokenize(text)) if sentence]
 
     def __getstate__(self) -> dict[str, object]:
         """Another process reads the model again."""

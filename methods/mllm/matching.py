@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from scipy.sparse import csr_matrix
 
-#: A sentence ends with a line, or with an end mark: before white space, or anywhere for those of Chinese and Japanese.
-_END = re.compile("\\n+|(?<=[.!?\u061f\u06d4\u0964])\\s+|(?<=[\u3002\uff01\uff1f\uff61])")
 #: Names that are analyzed at a time.
 _NAMES = 65_536
 
@@ -124,8 +121,3 @@ class Terms:
         rarest = self.sets.indices[order][self.sets.indptr[:-1]]
         ones = np.ones(len(self), np.float32)
         return csr_matrix((ones, (rarest, np.arange(len(self)))), shape=self.sets.shape[::-1])
-
-
-def split_sentences(title: str, content: str) -> list[str]:
-    """Return the sentences of a text, none of them empty; the title ends one."""
-    return [sentence for part in (title, content) for sentence in map(str.strip, _END.split(part)) if sentence]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xmcbench import Texts
-from xmcbench.methods.mllm.matching import Terms, split_sentences
+from xmcbench.methods.mllm.matching import Terms
+from xmcbench.methods.words.sentences import split_sentences
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -37,7 +38,8 @@ class Thesaurus:
         the candidates that are broader, narrower, and siblings."""
         from scipy.sparse import csr_matrix
 
-        documents = [split_sentences(*text) for text in zip(texts.titles, texts.contents, strict=True)]
+        columns = zip(texts.titles, texts.contents, strict=True)
+        documents = [[*split_sentences(title), *split_sentences(content)] for title, content in columns]
         lengths = np.array([len(sentences) for sentences in documents], np.int64)
         matches = self.terms.match([sentence for sentences in documents for sentence in sentences])
         document = np.repeat(np.arange(len(documents)), lengths)[matches.sentences]

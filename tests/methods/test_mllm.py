@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 
 from xmcbench import LabelTexts, Texts
 from xmcbench.methods.mllm import MLLM
-from xmcbench.methods.mllm.matching import Terms, split_sentences
+from xmcbench.methods.mllm.matching import Terms
 from xmcbench.methods.mllm.ranking import Thesaurus, Trees
 
 pytest.importorskip("sklearn", reason="needs scikit-learn")
@@ -64,14 +64,6 @@ def test_matches_are_those_of_a_plain_implementation(labels, sentences):
     found = terms.match(sentences)
     columns = (found.sentences, found.labels, found.preferred, found.sizes, found.ambiguity)
     assert list(zip(*(column.tolist() for column in columns), strict=True)) == plain_matches(labels, sentences)
-
-
-def test_sentences_end_at_marks_and_lines_and_the_title_is_one():
-    assert split_sentences("A title", "One. Two? \n\nThree 1.5 units.Same") == [
-        *("A title", "One.", "Two?", "Three 1.5 units.Same")
-    ]
-    assert split_sentences("", "\u4e00\u3002\u4e8c") == ["\u4e00\u3002", "\u4e8c"]
-    assert split_sentences("", " \n ") == []
 
 
 def test_tokens_of_a_name_in_two_sentences_are_no_match():

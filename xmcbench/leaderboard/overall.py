@@ -118,7 +118,7 @@ def overall(
     groups = group_rows(ranked)
     by_dataset = {key: _by_dataset(group, metric) for key, group in groups.items()}
     whole = {key: values for key, values in by_dataset.items() if all(name in values for name in chosen)}
-    called = _call(groups, whole)
+    called = _name_rows(groups, whole)
     judged = staleness or Staleness()
     unranked = [
         Unranked(called[key], by_dataset[key], _marks(group, setting, judged))
@@ -154,7 +154,7 @@ def overall(
     )
 
 
-def _call(groups: Mapping[str, Sequence[Record]], ranked: Container[str]) -> dict[str, str]:
+def _name_rows(groups: Mapping[str, Sequence[Record]], ranked: Container[str]) -> dict[str, str]:
     """Return the name of each row: short where no other one is called so, and ranked rows come first; else whole."""
     whole, short = names(groups), {key: Facts.of(group[0]).short for key, group in groups.items()}
     counts = Counter((key in ranked, name) for key, name in short.items())
