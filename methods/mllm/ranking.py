@@ -38,8 +38,8 @@ class Thesaurus:
         the candidates that are broader, narrower, and siblings."""
         from scipy.sparse import csr_matrix
 
-        columns = zip(texts.titles, texts.contents, strict=True)
-        documents = [[*split_sentences(title), *split_sentences(content)] for title, content in columns]
+        pairs = zip(texts.titles, texts.contents, strict=True)
+        documents = [[*split_sentences(title), *split_sentences(content)] for title, content in pairs]
         lengths = np.array([len(sentences) for sentences in documents], np.int64)
         matches = self.terms.match([sentence for sentences in documents for sentence in sentences])
         document = np.repeat(np.arange(len(documents)), lengths)[matches.sentences]
