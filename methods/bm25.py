@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 
-from xmcbench import Doc, Method, Texts, TopK
+from xmcbench import Doc, Method, Texts, TopK, usable_cores
 from xmcbench.methods.declarations import NonNegative, Share
+from xmcbench.methods.distributed.threads import in_threads
 from xmcbench.methods.label_text import LABEL_TEXT, LabelPart, read_labels
 from xmcbench.methods.presets import CHOICES, PRESETS
 from xmcbench.methods.sparse.search import PACKAGES, SparseIndex
-from xmcbench.methods.words.analysis import ANALYZER, ROWS, Analyzer, analyze_lists, require_analyzer
+from xmcbench.methods.words.analysis import (
+    ANALYZER,
+    ROWS,
+    Analyzer,
+    analyze,
+    number_terms,
+    rename_words,
+    require_analyzer,
+    stop_words,
+)
+from xmcbench.methods.words.vocabulary import Tokens
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,8 +69,7 @@ class BM25(Method):
         import bm25s
         from scipy.sparse import csc_matrix, csr_matrix
 
-        ids, words = self._tokens(self._batches(read_labels(raw_Y, self.label_text)))
-        # With a stemmer bm25s numbers the terms in the order of a set, which differs from process to process.
+        ids, words = number_terms(map(self._analyze, self._batches(read_labels(raw_Y, self.label_text))))
         terms = sorted(words)
         self._terms = {term: number for number, term in enumerate(terms)}
         if not terms:
@@ -75,39 +84,45 @@ class BM25(Method):
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the highest BM25 score for each text."""
-        for batch in self._batches(raw_X):
-            yield self._index.search(self._queries(batch), k)
+        for queries in in_threads(self._count_terms, self._batches(raw_X), usable_cores()):
+            yield self._index.search(queries, k)
 
     def _batches(self, texts: Texts) -> Iterator[pa.Array]:
         return texts.batches(ROWS) if self.analyzer else texts.batches()
 
-    def _tokens(self, batches: Iterable[pa.Array]) -> tuple[list[list[int]], dict[str, int]]:
-        """For each text the numbers of its terms, and the number of each term."""
-        import bm25s
-        import Stemmer
-
+    def _analyze(self, batch: pa.Array) -> Tokens:
         if self.analyzer:
-            return analyze_lists(batches, self.analyzer)
-        tokenized = bm25s.tokenize(
-            chain.from_iterable(batch.to_pylist() for batch in batches),
-            stopwords=self.stopwords,
-            stemmer=Stemmer.Stemmer(self.stemmer) if self.stemmer else None,
-            show_progress=False,
-        )
-        return tokenized.ids, tokenized.vocab
+            return analyze(batch, self.analyzer)
+        return _split_as_bm25s(batch, self.stemmer, self.stopwords)
 
-    def _queries(self, texts: pa.Array) -> csr_matrix:
-        """Return counts of the index's terms in each text: CSR float32 [len(texts), terms]."""
+    def _count_terms(self, batch: pa.Array) -> csr_matrix:
+        """Return counts of the index's terms in each text: CSR float32 [len(batch), terms]."""
         from scipy.sparse import coo_matrix
 
-        ids, words = self._tokens([texts])
-        number = np.full(len(words), -1, np.int64)
-        for term, position in words.items():
-            number[position] = self._terms.get(term, -1)
-        columns = number[np.fromiter(chain.from_iterable(ids), np.int64)]
-        rows = np.repeat(np.arange(len(texts)), [len(query) for query in ids])
+        tokens = self._analyze(batch)
+        number = np.array([self._terms.get(word, -1) for word in tokens.words.to_pylist()], np.int64)
+        columns = number[tokens.codes]
         known = columns >= 0
         counts = np.ones(int(known.sum()), np.float32)
-        queries = coo_matrix((counts, (rows[known], columns[known])), shape=(len(texts), len(self._terms))).tocsr()
+        shape = (len(batch), len(self._terms))
+        queries = coo_matrix((counts, (tokens.rows[known], columns[known])), shape=shape).tocsr()
         queries.sum_duplicates()
         return queries
+
+
+def _split_as_bm25s(batch: pa.Array, stemmer: str | None, stopwords: str | None) -> Tokens:
+    """Return the tokens of ``bm25s.tokenize``: lower case, words of two letters, digits or underscores and more.
+
+    bm25s takes every token of every text in its hand; here it is every distinct word of the batch.
+    """
+    import pyarrow as pa
+    import Stemmer
+
+    # By Python, as in bm25s: Arrow lowers one character at a time, and knows no final sigma.
+    lowered = pa.array([text.lower() for text in batch.to_pylist()], pa.large_string())
+    tokens = Tokens.of(lowered, r"[^\p{L}\p{N}_]+")
+    words = tokens.words.to_pylist()
+    stems = Stemmer.Stemmer(stemmer).stemWords(words) if stemmer else words
+    left_out = stop_words("english") if stopwords else ()
+    names = [stem if len(word) > 1 and word not in left_out else "" for word, stem in zip(words, stems, strict=True)]
+    return rename_words(tokens, names)

@@ -58,12 +58,11 @@ def analyze(batch: pa.Array, analyzer: Analyzer) -> Tokens:
     return _character_ngrams(tokens) if analyzer == "characters" else _stem(tokens, analyzer)
 
 
-def analyze_lists(batches: Iterable[pa.Array], analyzer: Analyzer) -> tuple[list[list[int]], dict[str, int]]:
-    """For each text of all batches the numbers of its terms in order, and the number of each term."""
+def number_terms(batches: Iterable[Tokens]) -> tuple[list[list[int]], dict[str, int]]:
+    """Return the numbers of the terms of every text of all batches, in order, and the number of every term."""
     numbers: dict[str, int] = {}
     found: list[list[int]] = []
-    for batch in batches:
-        tokens = analyze(batch, analyzer)
+    for tokens in batches:
         number = np.array([numbers.setdefault(word, len(numbers)) for word in tokens.words.to_pylist()], np.int64)
         ends = np.cumsum(np.bincount(tokens.rows, minlength=tokens.texts))[:-1]
         found += [codes.tolist() for codes in np.split(number[tokens.codes], ends)]
@@ -74,10 +73,9 @@ def _stem(tokens: Tokens, language: Language) -> Tokens:
     """The stems of the words, without stop words."""
     import Stemmer
 
-    words = _normalize(tokens.words)
-    stop_words = _stop_words(language)
+    words, left_out = _normalize(tokens.words), stop_words(language)
     stems = Stemmer.Stemmer(language).stemWords(words)
-    return _rename(tokens, [stem if word not in stop_words else "" for word, stem in zip(words, stems, strict=True)])
+    return rename_words(tokens, [stem if word not in left_out else "" for word, stem in zip(words, stems, strict=True)])
 
 
 def _normalize(words: pa.Array) -> list[str]:
@@ -85,15 +83,16 @@ def _normalize(words: pa.Array) -> list[str]:
     return [normalize("NFKC", word).lower() for word in words.to_pylist()]
 
 
-def _stop_words(language: Language) -> frozenset[str]:
+def stop_words(language: Language) -> frozenset[str]:
+    """Return the stop words that bm25s has for a language; none where it has no list."""
     from bm25s import stopwords
 
     name = "EN" if language == "english" else language.upper()
     return frozenset(getattr(stopwords, f"STOPWORDS_{name}", ()))
 
 
-def _rename(tokens: Tokens, names: list[str]) -> Tokens:
-    """The tokens with a new name for each word; words of one name become one, and those of none are left out."""
+def rename_words(tokens: Tokens, names: list[str]) -> Tokens:
+    """Return the tokens with their words renamed: words of one name become one, and those of none are left out."""
     import pyarrow as pa
 
     numbers: dict[str, int] = {}

@@ -13,7 +13,7 @@ from xmcbench.methods.bm25 import BM25
 from xmcbench.methods.sparse.features import TfidfFeatures, write_terms
 from xmcbench.methods.sparse.ngrams import NgramTfidf
 from xmcbench.methods.tfidf import Tfidf
-from xmcbench.methods.words.analysis import Language, analyze, analyze_lists
+from xmcbench.methods.words.analysis import Language, analyze, number_terms
 from xmcbench.methods.words.vocabulary import Tokens
 
 
@@ -114,7 +114,7 @@ def test_methods_predict_by_terms(method):
 
 def test_lists_number_terms_over_batches():
     batches = [pa.array(texts, pa.large_string()) for texts in (["b a", ""], ["a c"])]
-    lists, numbers = analyze_lists(batches, "dutch")
+    lists, numbers = number_terms(analyze(batch, "dutch") for batch in batches)
     names = {number: name for name, number in numbers.items()}
     assert [[names[number] for number in row] for row in lists] == [["b", "a"], [], ["a", "c"]]
 
