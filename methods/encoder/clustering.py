@@ -107,13 +107,13 @@ class Mining:
 
 @dataclass(frozen=True)
 class PairLoss:
-    """triplet: the mean of margin - positive + negative, where above 0, over the ``hardest`` labels of a document;
-    contrastive: equation 2 of MACLR, over all of them, at ``temperature``."""
+    """triplet: ``triplet_loss``; contrastive: equation 2 of MACLR, over all labels, at ``temperature``."""
 
     kind: Literal["triplet", "contrastive"]
     margin: float
     hardest: int
-    temperature: float
+    temperature: float = 1.0
+    sharpness: float | None = None
 
 
 class ClusteredPairs(ContrastiveTask):
@@ -127,19 +127,21 @@ class ClusteredPairs(ContrastiveTask):
         labels: TokenStore,
         pairs: csr_matrix,
         batch: int,
-        mining: Mining,
+        mining: Mining | None,
         loss: PairLoss,
         seed: int,
     ) -> None:
         """pairs: binary CSR [N, L], every row with a pair; instances: N texts; labels: L texts; batch: documents of a
-        step, over all processes."""
+        step, over all processes. mining: None where each document is a cluster."""
         self._instances, self._labels, self._pairs = instances, labels, pairs.tocsr()
         self._batch, self._mining, self._loss, self._seed = min(batch, pairs.shape[0]), mining, loss, seed
-        self._clusters = np.zeros(pairs.shape[0], np.int64)
+        self._clusters = np.zeros(pairs.shape[0], np.int64) if mining else np.arange(pairs.shape[0])
         self._ordered, self._order = -1, np.empty(0, np.int64)
 
     def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:
         """Cluster the documents again if it is time. The order of an epoch stays as it is."""
+        if self._mining is None:
+            return
         epoch, place = divmod(step, len(self._clusters) // self._batch)
         every = -(-self._mining.refreshed // (len(self._clusters) // self._batch))
         if place == 0 and epoch % every == 0:
@@ -181,4 +183,5 @@ class ClusteredPairs(ContrastiveTask):
             logits, own = in_batch(anchors.local, labels.gathered, anchors.first, self._loss.temperature)
             return {"contrastive": contrastive_loss(logits, own, true)}
         cosines, own = in_batch(anchors.local, labels.gathered, anchors.first, 1.0)
-        return {"triplet": triplet_loss(cosines, own, true, self._loss.margin, self._loss.hardest)}
+        loss = self._loss.margin, self._loss.hardest, self._loss.sharpness
+        return {"triplet": triplet_loss(cosines, own, true, *loss)}

@@ -42,16 +42,26 @@ def in_batch(
 
 
 def triplet_loss(
-    cosines: torch.Tensor, own: torch.Tensor, true: torch.Tensor, margin: float, hardest: int
+    cosines: torch.Tensor,
+    own: torch.Tensor,
+    true: torch.Tensor,
+    margin: float,
+    hardest: int,
+    sharpness: float | None = None,
 ) -> torch.Tensor:
     """Mean over anchors of the mean hinge ``margin`` - positive + negative over their hardest negatives. cosines: float
     [n, m]; own: bool [n, m], the positive of each anchor; true: bool [n, m], not negatives. hardest: how many negatives
-    of an anchor count, those with the largest cosines. An anchor without any costs nothing."""
+    of an anchor count, those with the largest cosines. An anchor without any costs nothing. sharpness: weigh these by a
+    softmax over the cosine divided by it; a negative whose hinge is 0 has 0 in the place of its cosine."""
     positive = cosines[own][:, None]
     negative, _ = cosines.masked_fill(true | own, -torch.inf).topk(min(hardest, cosines.shape[1]), dim=1)
     there = negative > -torch.inf
-    hinge = torch.relu(margin - positive + torch.where(there, negative, torch.zeros_like(negative))) * there
-    return (hinge.sum(dim=1) / there.sum(dim=1).clamp(min=1)).mean()
+    negative = negative.masked_fill(~there, 0.0)
+    hinge = torch.relu(margin - positive + negative) * there
+    if sharpness is None:
+        return (hinge.sum(dim=1) / there.sum(dim=1).clamp(min=1)).mean()
+    weights = torch.softmax(negative / sharpness * (hinge > 0), dim=1)
+    return (weights * hinge).sum(dim=1).mean()
 
 
 #: Which other labels of a batch are negatives of an instance: all of them, as in the paper and its authors' code, or
