@@ -51,11 +51,9 @@ class BM25(Method):
     label_text: Annotated[LabelPart, LABEL_TEXT] = "title"
 
     def require(self) -> None:
-        """Raise Unavailable where the analyzer needs a package that is not installed."""
         require_analyzer(self.analyzer)
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Index the label texts."""
         import bm25s
         from scipy.sparse import csc_matrix, csr_matrix
 
@@ -74,7 +72,6 @@ class BM25(Method):
         self._index = SparseIndex(csc_matrix(scores, shape=(len(raw_Y), len(terms))).tocsr())
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
-        """The k labels with the highest BM25 score for each text."""
         for batch in self._batches(raw_X):
             yield self._index.search(self._queries(batch), k)
 

@@ -69,7 +69,6 @@ class GloVe(Method):
     epochs: Annotated[Positive, Doc("passes over the counts")] = 25
 
     def inputs(self) -> Mapping[str, Path | str]:
-        """Return the file of vectors, if they are given."""
         if self.vectors.startswith(_DOWNLOAD):
             return {"vectors": vector_file.download_path(self.vectors.removeprefix(_DOWNLOAD))}
         return super().inputs()

@@ -85,12 +85,10 @@ class NGAME(DualEncoder):
     fusion: Annotated[Share, Doc("share of the classifiers in the score", "LF-Debian-20K-dev")] = 1.0
 
     def require(self) -> None:
-        """Also raise UsageError for parameters that have no effect on batches of clusters."""
         super().require()
         self._refuse_batch_options("draws its batches from clusters")
 
     def describe(self) -> str:
-        """The backbone and the budget of its training."""
         return f"{super().describe()}, {self.finetune_steps} steps of {self.finetune_batch}"
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
@@ -120,8 +118,7 @@ class NGAME(DualEncoder):
     def _classifiers(self, tower: Tower, known: Texts, labels: np.ndarray, pairs: csr_matrix) -> np.ndarray:
         from xmcbench.methods.deepxml.classifiers import contrastive_loss, train_on_nearest
 
-        with tower.embeddings(tower.instance_tokens(known, self.instance_length)) as vectors:
-            documents = _unit(np.array(vectors))
+        documents = _unit(tower.embed(tower.instance_tokens(known, self.instance_length)))
         trained, self.notes["classifiers"] = train_on_nearest(
             documents,
             labels,

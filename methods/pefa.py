@@ -79,7 +79,6 @@ class PEFA(Embedder):
         save_arrays(folder / _INSTANCES, arrays)
 
     def load(self, folder: Path) -> None:
-        """Read what ``save`` wrote. Raises what ``Embedder.load`` raises."""
         from scipy.sparse import csr_matrix
 
         super().load(folder)

@@ -43,7 +43,6 @@ class RAE(DualEncoder):
     mix: Annotated[Probability, Doc("weight of the instances; labels have the rest")] = 0.5
 
     def describe(self) -> str:
-        """The backbone and the budget of its training."""
         return f"{super().describe()}, {self.finetune_steps} steps of {self.finetune_batch}"
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
@@ -55,8 +54,7 @@ class RAE(DualEncoder):
         self._known, self._instances = pairs[rows], np.empty((0, self._labels.shape[1]), self._dtype)
         if len(rows):
             tokens = self._tower.instance_tokens(raw_X.take(rows), self.instance_length)
-            with self._tower.embeddings(tokens, dtype=self._dtype) as vectors:
-                self._instances = np.array(vectors)
+            self._instances = self._tower.embed(tokens, dtype=self._dtype)
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the largest weight in the memory for each text."""

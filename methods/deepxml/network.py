@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 from torch import nn
 
 from xmcbench import MethodError, progress
-from xmcbench.methods.deepxml.bags import Bags
 
 
 def decay(epoch: int, epochs: int) -> float:
@@ -108,31 +108,28 @@ class BagEncoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         nn.init.normal_(self.residual.weight, std=0.01 / vectors.shape[1] ** 0.5)
         nn.init.zeros_(self.residual.bias)
 
-    def forward(self, bags: Bags) -> torch.Tensor:
-        """The vectors of the texts, float32 [n, d]; zero for a text without a known token."""
+    def forward(self, bags: csr_matrix) -> torch.Tensor:
+        """The vectors of the texts, float32 [n, d]; zero for a text without a known token. bags: CSR float32 [n, V]."""
         device = self.residual.weight.device
         # Each token is looked up once: a gradient with a row for every occurrence would be many times as large.
-        tokens, places = np.unique(bags.tokens, return_inverse=True)
+        tokens, places = np.unique(bags.indices.astype(np.int64), return_inverse=True)
         summed = nn.functional.embedding_bag(
             torch.from_numpy(places).to(device),
             self.table(torch.from_numpy(tokens).to(device)),
-            torch.from_numpy(bags.starts[:-1]).to(device),
+            torch.from_numpy(bags.indptr[:-1].astype(np.int64)).to(device),
             mode="sum",
-            per_sample_weights=torch.from_numpy(bags.weights).to(device),
+            per_sample_weights=torch.from_numpy(bags.data).to(device),
         )
-        known = torch.from_numpy(np.diff(bags.starts) > 0).to(device)
+        known = torch.from_numpy(np.diff(bags.indptr) > 0).to(device)
         hidden = self.dropout(torch.relu(summed))
         vectors = hidden + torch.relu(self.residual(hidden))
         return nn.functional.normalize(vectors, dim=1) * known[:, None]
 
-    def embed(self, bags: Bags) -> np.ndarray:
+    def embed(self, bags: csr_matrix) -> np.ndarray:
         """The vectors without dropout and gradients: float32 [n, d]."""
         training = self.training
         self.eval()
         with torch.inference_mode():
-            parts = [
-                self(bags.take(np.arange(start, min(start + _BATCH, len(bags))))).cpu().numpy()
-                for start in range(0, len(bags), _BATCH)
-            ]
+            parts = [self(bags[start : start + _BATCH]).cpu().numpy() for start in range(0, bags.shape[0], _BATCH)]
         self.train(training)
         return np.concatenate(parts) if parts else np.empty((0, self.residual.out_features), np.float32)

@@ -98,7 +98,6 @@ class LabelPool(ContrastiveTask):
         self._nearest = np.empty((0, 0), np.int32)
 
     def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:
-        """Find the nearest labels of all documents again if it is time."""
         if self._hard and step % self._hard.refreshed == 0:
             assert isinstance(network, Encoder)
             count = min(self._hard.nearest, len(self._labels))
@@ -109,7 +108,6 @@ class LabelPool(ContrastiveTask):
         return {"nearest": self._nearest}
 
     def resume(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore what ``state`` returned."""
         self._nearest = state["nearest"]
 
     def draw(self, step: int) -> dict[str, View]:

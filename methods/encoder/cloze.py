@@ -19,7 +19,7 @@ import numpy as np
 
 from xmcbench import Artifacts, MethodError, Texts
 from xmcbench.methods.encoder.tokens import Tokenizer, TokenStore
-from xmcbench.methods.words.sentences import split_sentences
+from xmcbench.methods.words.analysis import split_sentences
 
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktSentenceTokenizer

@@ -156,7 +156,6 @@ class ClusteredPairs(ContrastiveTask):
         return {"clusters": self._clusters}
 
     def resume(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore what ``state`` returned."""
         self._clusters, self._ordered = state["clusters"], -1
 
     def draw(self, step: int) -> dict[str, View]:
@@ -175,7 +174,6 @@ class ClusteredPairs(ContrastiveTask):
         return {"anchor": View(self._instances, rows), "positive": View(self._labels, labels)}
 
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """Each document against the labels of the batch."""
         anchors, labels = vectors["anchor"], vectors["positive"]
         rows = views["anchor"].rows[anchors.first : anchors.first + len(anchors.local)]
         true = torch.from_numpy(self._pairs[rows][:, views["positive"].rows].toarray() > 0).to(anchors.local.device)

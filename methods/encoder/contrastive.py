@@ -161,7 +161,6 @@ class TwoViews(ContrastiveTask):
         self._epochs = Epochs(len(anchors), batch, seed)
 
     def draw(self, step: int) -> dict[str, View]:
-        """Both texts of the step's rows."""
         rows = self._epochs(step)
         return {"anchor": View(self._anchors, rows), "positive": View(self._positives, rows)}
 
@@ -180,7 +179,6 @@ class InverseCloze(TwoViews):
         self._epochs = Epochs(len(self._used), batch, seed)
 
     def draw(self, step: int) -> dict[str, View]:
-        """Context and title of the step's documents."""
         rows = self._used[self._epochs(step)]
         contexts = self._drawn.visit(self._epochs.epoch(step))
         return {"anchor": View(contexts, rows), "positive": View(self._drawn.titles, rows)}
@@ -211,7 +209,6 @@ class KnownPairs(ContrastiveTask):
         self._epochs = BalancedEpochs(self._columns, batch, seed) if balanced else Epochs(pairs.nnz, batch, seed)
 
     def draw(self, step: int) -> dict[str, View]:
-        """Instance and label of the step's pairs."""
         drawn = self._epochs(step)
         return {
             "anchor": View(self._instances, self._rows[drawn]),
@@ -219,7 +216,6 @@ class KnownPairs(ContrastiveTask):
         }
 
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """Each instance against the labels of all pairs."""
         anchors, labels = vectors["anchor"], vectors["positive"]
         logits, own = in_batch(anchors.local, labels.gathered, anchors.first, self._temperature)
         if self._negatives == "all":
@@ -237,12 +233,10 @@ class Replayed(ContrastiveTask):
         self._task, self._replayed, self._weight = task, replayed, weight
 
     def draw(self, step: int) -> dict[str, View]:
-        """The views of both."""
         replayed = {f"replayed {name}": view for name, view in self._replayed.draw(step).items()}
         return {**self._task.draw(step), **replayed}
 
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """The losses of both."""
         losses = self._task.compare(step, views, vectors)
         own = {name: _below(values, "replayed ") for name, values in (("views", views), ("vectors", vectors))}
         again = self._replayed.compare(step, own["views"], own["vectors"])  # type: ignore[arg-type]

@@ -78,7 +78,6 @@ class BackboneMethod(Method):
     clip: Annotated[float | None, Gt(0), Doc("maximum Euclidean norm of the gradient; none: no limit")] = 1.0
 
     def describe(self) -> str:
-        """Return the name of the backbone."""
         return self.backbone.rstrip("/").rpartition("/")[2]
 
     def inputs(self) -> Mapping[str, Path | str]:
@@ -139,10 +138,8 @@ class BackboneMethod(Method):
         return TrainingPlan(steps, rate, self.warmup, clip=self.clip, seed=self.seed)
 
 
-class DualEncoder(BackboneMethod):
-    """An encoder whose inner product of instance and label is the score (MACLR, equation 1). Without pairs it ranks
-    with the weights that it has; with pairs it is fine-tuned on them first, by the in-batch contrastive loss (equation
-    2)."""
+class LabelSearch(BackboneMethod):
+    """A method whose predictions are the labels with the largest inner product of their vectors and a text's."""
 
     temperature: Annotated[
         AboveZero, Doc("divisor of cosines in training; inner products are not divided", "SimCSE, section 3")
@@ -155,6 +152,37 @@ class DualEncoder(BackboneMethod):
         ),
     ] = 64
     label_prompt: Annotated[str | None, Doc("text put before every label; none: the checkpoint's own, if any")] = None
+    stored_as: Annotated[Stored, Doc("type of the searched embeddings, on disk and in memory")] = "float32"
+
+    _tower: Tower | None = None
+    _labels: np.ndarray
+
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
+        """The k labels with the largest inner product for each text."""
+        tower = self._tower
+        assert tower is not None, "fit comes first"
+        instances = tower.instance_tokens(raw_X, self.instance_length)
+        self.notes["cut_instances"] = instances.at_the_limit
+        with tower.embeddings(instances, dtype=self._dtype) as vectors:
+            yield from tower.nearest(vectors, self._labels, k, self.notes)
+
+    @property
+    def _prompts(self) -> tuple[str | None, str | None]:
+        return self.instance_prompt, self.label_prompt
+
+    @property
+    def _dtype(self) -> np.dtype:
+        return np.dtype(self.stored_as)
+
+    def _open(self, raw_X: Texts, raw_Y: Texts, **options: Any) -> Tower:
+        return super()._open(raw_X, raw_Y, label_length=self.label_length, temperature=self.temperature, **options)
+
+
+class DualEncoder(LabelSearch):
+    """An encoder whose inner product of instance and label is the score (MACLR, equation 1). Without pairs it ranks
+    with the weights that it has; with pairs it is fine-tuned on them first, by the in-batch contrastive loss (equation
+    2)."""
+
     label_text: Annotated[LabelPart, LABEL_TEXT] = "title"
     finetune_steps: Annotated[
         Steps,
@@ -227,11 +255,9 @@ class DualEncoder(BackboneMethod):
             "GradCache, Gao et al. 2021",
         ),
     ] = None
-    stored_as: Annotated[Stored, Doc("type of the searched embeddings, on disk and in memory")] = "float32"
 
     #: Whether training puts a dense layer between the pooled vector and the loss; the head ``paper`` has its own.
     _projection: ClassVar[bool] = False
-    _tower: Tower | None = None
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Fine-tune on the pairs, if there are any, and embed the labels. Raises Unavailable if the weights are not
@@ -242,23 +268,13 @@ class DualEncoder(BackboneMethod):
             self._finetune(tower, raw_X, raw_Y, pairs)
             unchanged = False
         labels = tower.label_tokens(raw_Y, self.label_length)
-        with tower.embeddings(labels, shared=unchanged and self.head != "paper", dtype=self._dtype) as vectors:
-            self._labels = np.array(vectors)
+        self._labels = tower.embed(labels, unchanged and self.head != "paper", self._dtype)
         self.notes["cut_labels"] = labels.at_the_limit
         self._tower = tower
 
-    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
-        """The k labels with the largest inner product for each text."""
-        tower = self._tower
-        assert tower is not None, "fit comes first"
-        instances = tower.instance_tokens(raw_X, self.instance_length)
-        self.notes["cut_instances"] = instances.at_the_limit
-        with tower.embeddings(instances, dtype=self._dtype) as vectors:
-            yield from tower.nearest(vectors, self._labels, k, self.notes)
-
     def save(self, folder: Path) -> None:
         """Write the encoder as a folder that sentence-transformers loads, and ``labels.safetensors``: ``vectors``."""
-        from xmcbench.methods.encoder.exporting import save_tower
+        from xmcbench.methods.encoder.opening import save_tower
 
         assert self._tower is not None, "fit comes first"
         save_tower(self._tower, folder)
@@ -270,27 +286,15 @@ class DualEncoder(BackboneMethod):
         self._tower = self._open(Texts.of([]), Texts.of([]))
         self._labels = load_arrays(folder / _VECTORS)["vectors"]
 
-    @property
-    def _prompts(self) -> tuple[str | None, str | None]:
-        return self.instance_prompt, self.label_prompt
-
-    def _open(self, raw_X: Texts, raw_Y: Texts, label_length: int | None = None, **options: Any) -> Tower:
-        own = {
-            "projection": self._projection and self.head != "paper",
-            "temperature": self.temperature,
-            "cached_tokens": self.cached_tokens,
-        }
-        return super()._open(raw_X, raw_Y, self.label_length, **own, **options)
+    def _open(self, raw_X: Texts, raw_Y: Texts, **options: Any) -> Tower:
+        own = {"projection": self._projection and self.head != "paper", "cached_tokens": self.cached_tokens}
+        return super()._open(raw_X, raw_Y, **own, **options)
 
     def _refuse_batch_options(self, reason: str) -> None:
         """Raise UsageError for parameters about batches of pairs where the method draws other batches."""
         if self.finetune_balanced or self.negatives != "untrue":
             name = "finetune_balanced" if self.finetune_balanced else "negatives"
             raise UsageError(f"{self.title.lower()}.{name} has no effect: {self.title} {reason}", "leave it out")
-
-    @property
-    def _dtype(self) -> np.dtype:
-        return np.dtype(self.stored_as)
 
     def _open_initial(self, raw_X: Texts, raw_Y: Texts) -> tuple[Tower, bool]:
         """The tower with the initial weights of fine-tuning, and whether they are those of the backbone. Raises

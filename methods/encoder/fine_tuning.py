@@ -78,20 +78,22 @@ def label_retrieval(
     """Mean reciprocal rank of the labels of ``pairs`` [N, L] among the ``candidates`` (int64, in order). A label's rank
     counts no other true label of the instance: neither of ``pairs`` nor of ``trained`` [N, L], the pairs that the
     encoder learned from, which would rank before it. A tie counts against it."""
-    sides = []
-    for store, rows in ((instances, np.arange(len(instances))), (labels, candidates)):
-        vectors = np.empty((len(rows), encoder.width), np.float32)
-        encode(encoder, store, vectors, rows)
-        sides.append(vectors)
+    documents, vectors = _embed(encoder, instances, np.arange(len(instances))), _embed(encoder, labels, candidates)
     wanted, learned = pairs[:, candidates].tocsr(), trained[:, candidates].tocsr()
     reciprocal = 0.0
     for row in range(len(instances)):
         true = wanted.indices[wanted.indptr[row] : wanted.indptr[row + 1]]
         known = learned.indices[learned.indptr[row] : learned.indptr[row + 1]]
-        scores = sides[1] @ sides[0][row]
+        scores = vectors @ documents[row]
         others = np.sort(np.delete(scores, np.concatenate([true, known])))
         reciprocal += float((1 / (1 + len(others) - np.searchsorted(others, scores[true], "left"))).sum())
     return float(round(reciprocal / max(1, wanted.nnz), 5))
+
+
+def _embed(encoder: Encoder, store: TokenStore, rows: np.ndarray) -> np.ndarray:
+    vectors = np.empty((len(rows), encoder.width), np.float32)
+    encode(encoder, store, vectors, rows)
+    return vectors
 
 
 #: Contexts that are compared with all titles at a time.
@@ -101,12 +103,7 @@ _BLOCK = 1024
 def title_retrieval(encoder: Encoder, contexts: TokenStore, titles: TokenStore, rows: np.ndarray) -> dict[str, float]:
     """Measure by inner product how contexts find their titles among those of all ``rows``. Returns ``hit@1``, the share
     of contexts whose title comes first (a tie counts against it), and ``MRR``."""
-    sides = []
-    for store in (contexts, titles):
-        vectors = np.empty((len(rows), encoder.width), np.float32)
-        encode(encoder, store, vectors, rows)
-        sides.append(vectors)
-    contexts_of, titles_of = sides
+    contexts_of, titles_of = _embed(encoder, contexts, rows), _embed(encoder, titles, rows)
     ranks = np.empty(len(rows), np.int64)
     for start in range(0, len(rows), _BLOCK):
         scores = contexts_of[start : start + _BLOCK] @ titles_of.T

@@ -202,6 +202,11 @@ class Tower:
             with temporary_embeddings(self.encoder, store, self.artifacts, dtype, self.processes) as vectors:
                 yield vectors
 
+    def embed(self, store: TokenStore, shared: bool = False, dtype: np.dtype = FLOAT32) -> np.ndarray:
+        """Return a copy in memory of ``embeddings``."""
+        with self.embeddings(store, shared, dtype) as vectors:
+            return np.array(vectors)
+
     def nearest(
         self, queries: np.ndarray, items: np.ndarray, k: int, notes: dict[str, object] | None = None
     ) -> Iterator[TopK]:

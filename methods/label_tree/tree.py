@@ -114,11 +114,7 @@ def levels(tree: list[csc_matrix], pairs: csr_matrix, smallest: int, largest: in
 
 def _children(tree: list[csc_matrix], place: int, above: int) -> csr_matrix:
     """Clusters of level ``place`` below each cluster of level ``above``; -1 is the root."""
-    members = tree[place]
-    for between in range(place - 1, above, -1):
-        members = members @ tree[between]
-    if above < 0:
-        members = np.ones((tree[place].shape[0], 1), np.float32)
+    members = _members(tree, place, above) if above >= 0 else np.ones((tree[place].shape[0], 1), np.float32)
     return csr_matrix(members.T, dtype=np.float32)
 
 

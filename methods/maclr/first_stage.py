@@ -242,7 +242,6 @@ class FirstStage(UnevenTask):
         self._clusters = np.arange(len(used))
 
     def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:
-        """Recompute the clusters of the documents if the schedule says so."""
         clusters = self._schedule.clusters(step)
         if clusters is None:
             self._clusters = np.arange(len(self._used))
@@ -260,7 +259,6 @@ class FirstStage(UnevenTask):
         return {"clusters": self._clusters}
 
     def resume(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore what ``state`` returned."""
         self._clusters = state["clusters"]
 
     def draw(self, step: int) -> dict[str, View]:
@@ -276,7 +274,6 @@ class FirstStage(UnevenTask):
         return views
 
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """The two losses of this process's contexts."""
         contexts, titles = vectors["context"], vectors["title"]
         device = contexts.local.device
         own = slice(contexts.first, contexts.first + len(contexts.local))

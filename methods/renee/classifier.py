@@ -124,7 +124,6 @@ class EndToEnd(Task):
         self._epochs = Epochs(targets.shape[0], batch, classifier_plan.seed)
 
     def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
-        """Embed this process's texts of the step, and classify those of all processes, on each alike."""
         drawn = self._epochs(step)
         own = context.local_slice(len(drawn))
         # Within the part of each process, documents come first, as their vectors do.

@@ -108,7 +108,6 @@ class FeatureMethod(Method):
     label_text: Annotated[LabelPart, LABEL_TEXT] = "title"
 
     def require(self) -> None:
-        """Raise Unavailable where the analyzer needs a package that is not installed."""
         require_analyzer(self.analyzer)
 
     def _shared_features(self, raw_X: Texts, raw_Y: Texts) -> TfidfFeatures:

@@ -110,7 +110,6 @@ class LevelTask(Task):
         self._epochs = Epochs(len(instances), batch, seed)
 
     def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
-        """Embed this process's instances of the step and classify them."""
         drawn = self._epochs(step)
         rows = drawn[context.local_slice(len(drawn))]
         (vectors,) = embed_parts(network, [(self._instances, rows)], context.device)

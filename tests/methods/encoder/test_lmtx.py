@@ -11,8 +11,7 @@ from scipy.sparse import csr_matrix
 from xmcbench import Artifacts, MethodError, Texts, UsageError
 from xmcbench.methods.encoder.clustering import ClusteredPairs, PairLoss
 from xmcbench.methods.encoder.contrastive import triplet_loss
-from xmcbench.methods.lmtx import LMTX
-from xmcbench.methods.lmtx.method import LexicalJudge
+from xmcbench.methods.lmtx import LMTX, LexicalJudge
 from xmcbench.methods.rerank.judgments import FILE
 
 NEW = Texts.from_lists(["the old apple", "red bridge and green island"], ["candle forest", "garden"])
