@@ -96,7 +96,6 @@ class NGAME(DualEncoder):
         network compares by inner product."""
         super().fit(raw_X, raw_Y, pairs)
         assert pairs is not None, "supervision is required"
-        assert self._tower is not None, "fit has opened it"
         rows = np.flatnonzero(np.diff(pairs.indptr))
         if len(rows) and self.classifier_epochs and self.fusion:
             labels = _unit(self._labels)

@@ -49,7 +49,6 @@ class RAE(DualEncoder):
         """Train the encoder, and embed labels and instances. Raises what ``DualEncoder.fit`` raises."""
         super().fit(raw_X, raw_Y, pairs)
         assert pairs is not None, "supervision is required"
-        assert self._tower is not None, "fit has opened it"
         rows = np.flatnonzero(np.diff(pairs.indptr))
         self._known, self._instances = pairs[rows], np.empty((0, self._labels.shape[1]), self._dtype)
         if len(rows):
@@ -61,7 +60,6 @@ class RAE(DualEncoder):
         from xmcbench.methods.dense.search import regroup
 
         tower, found = self._tower, dict[str, object]()
-        assert tower is not None, "fit comes first"
         tokens = tower.instance_tokens(raw_X, self.instance_length)
         self.notes["cut_instances"] = tokens.at_the_limit
         with tower.embeddings(tokens, dtype=self._dtype) as vectors:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Unit
@@ -47,9 +47,9 @@ class Embedder(Method):
     The preset ``quick`` cuts texts at 64 tokens, as that of the other encoders does, and rounds the weights to 16 bits
     where that is faster. The defaults run the model as it is.
 
-    Several processes, also of several machines, share the texts and the search. Which texts are in a batch depends on
-    the number of processes, and so does the rounding of vectors in bfloat16. A static model of model2vec embeds all
-    texts in one process, which takes less time than others take to start.
+    Several processes, also of several machines, share the texts, and the GPUs of a machine the search. The batches
+    depend on the number of processes, and so does the rounding of vectors in bfloat16. A static model of model2vec
+    embeds all texts in one process, which takes less time than others take to start.
 
     What the model's card says of it (license, training sets, the model it was made from) is in the notes of the record.
     """
@@ -206,10 +206,12 @@ class Embedder(Method):
         self, queries: np.ndarray, items: np.ndarray, k: int, notes: dict[str, object] | None = None
     ) -> Iterator[TopK]:
         """The k items with the largest inner product for each query, batch by batch, found where the model computes."""
-        from xmcbench.methods.dense.distributed import search_on_machines
+        from xmcbench.methods.dense.search import top_k_batches
 
-        where: dict[str, Any] = {"device": self._model.device, "processes": self._model.processes, "seed": self.seed}
-        return search_on_machines(queries, items, k, artifacts=self.artifacts, notes=notes, **where)
+        model = self._model
+        return top_k_batches(
+            queries, items, k, device=model.device, processes=model.processes, seed=self.seed, notes=notes
+        )
 
 
 def _is_installed(package: str) -> bool:

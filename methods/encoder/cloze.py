@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -194,10 +195,10 @@ def context_pairs(
     kept = raw_X.take(rows)
 
     def contexts() -> Iterator[list[str]]:
-        yield from _in_lists(_contexts(kept, split, title_dropout, seed))
+        return _in_lists(_contexts(kept, split, title_dropout, seed))
 
     def titles() -> Iterator[list[str]]:
-        yield from _in_lists(iter(kept.titles))
+        return _in_lists(iter(kept.titles))
 
     identity = {
         "digest": raw_X.digest,
@@ -268,12 +269,5 @@ def _write_texts(path: Path, texts: Texts) -> None:
         writer.write_table(table)
 
 
-def _in_lists(texts: Iterator[str], size: int = 4096) -> Iterator[list[str]]:
-    part: list[str] = []
-    for text in texts:
-        part.append(text)
-        if len(part) == size:
-            yield part
-            part = []
-    if part:
-        yield part
+def _in_lists(texts: Iterator[str]) -> Iterator[list[str]]:
+    return iter(lambda: list(islice(texts, 4096)), [])

@@ -154,13 +154,12 @@ class LabelSearch(BackboneMethod):
     label_prompt: Annotated[str | None, Doc("text put before every label; none: the checkpoint's own, if any")] = None
     stored_as: Annotated[Stored, Doc("type of the searched embeddings, on disk and in memory")] = "float32"
 
-    _tower: Tower | None = None
+    _tower: Tower
     _labels: np.ndarray
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the largest inner product for each text."""
         tower = self._tower
-        assert tower is not None, "fit comes first"
         instances = tower.instance_tokens(raw_X, self.instance_length)
         self.notes["cut_instances"] = instances.at_the_limit
         with tower.embeddings(instances, dtype=self._dtype) as vectors:
@@ -276,7 +275,6 @@ class DualEncoder(LabelSearch):
         """Write the encoder as a folder that sentence-transformers loads, and ``labels.safetensors``: ``vectors``."""
         from xmcbench.methods.encoder.opening import save_tower
 
-        assert self._tower is not None, "fit comes first"
         save_tower(self._tower, folder)
         save_arrays(folder / _VECTORS, {"vectors": self._labels})
 

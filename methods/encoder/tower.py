@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from xmcbench import Artifacts, Compute, Texts, TopK, load_arrays, save_arrays
-from xmcbench.methods.dense.distributed import search_on_machines
+from xmcbench.methods.dense.search import top_k_batches
 from xmcbench.methods.distributed.machines import Machines, alone
 from xmcbench.methods.distributed.processes import run_in_processes
 from xmcbench.methods.encoder import checkpoints
@@ -211,9 +211,10 @@ class Tower:
         self, queries: np.ndarray, items: np.ndarray, k: int, notes: dict[str, object] | None = None
     ) -> Iterator[TopK]:
         """Yield the k items with the largest inner product for each query, found where the tower computes; see
-        ``top_k``."""
-        where: dict[str, Any] = {"device": self.device, "processes": self.processes, "seed": self.seed}
-        return search_on_machines(queries, items, k, artifacts=self.artifacts, notes=notes, **where)
+        ``top_k_batches``."""
+        return top_k_batches(
+            queries, items, k, device=self.device, processes=self.processes, seed=self.seed, notes=notes
+        )
 
     def train(
         self,

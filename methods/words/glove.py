@@ -62,7 +62,7 @@ class Cooccurrence:
 
 
 @kernel()
-def _places(stream: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
+def _places(stream, words):  # type: ignore[no-untyped-def]
     """The places of each word in the stream, rising, word after word, and where each word's begin; both int64."""
     starts = np.zeros(words + 1, np.int64)
     for code in stream:
@@ -78,18 +78,7 @@ def _places(stream: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @kernel(parallel=True)
-def _count_rows(
-    stream: np.ndarray,
-    places: np.ndarray,
-    place_starts: np.ndarray,
-    words: int,
-    window: int,
-    offsets: np.ndarray,
-    columns: np.ndarray,
-    counts: np.ndarray,
-    lengths: np.ndarray,
-    workers: int,
-) -> None:
+def _count_rows(stream, places, place_starts, words, window, offsets, columns, counts, lengths, workers):  # type: ignore[no-untyped-def]
     """Fill row r of a block of rows from ``offsets[r]`` on; ``lengths[r]`` says how many entries it has."""
     for worker in numba.prange(workers):
         sums = np.zeros(words, np.float64)
@@ -187,9 +176,7 @@ def start(words: int, dimensions: int, random: np.random.Generator) -> Side:
 
 
 @kernel()
-def _blocks(
-    row_starts: np.ndarray, columns: np.ndarray, counts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _blocks(row_starts, columns, counts):  # type: ignore[no-untyped-def]
     """Entries brought from rows into blocks; a word's part is its number modulo PARTS, which spreads the frequent."""
     starts = np.zeros(PARTS * PARTS + 1, np.int64)
     for row in range(len(row_starts) - 1):
@@ -208,7 +195,7 @@ def _blocks(
 
 
 @kernel()
-def _shuffle(starts: np.ndarray, rows: np.ndarray, columns: np.ndarray, logs: np.ndarray, seed: int) -> None:
+def _shuffle(starts, rows, columns, logs, seed):  # type: ignore[no-untyped-def]
     """Bring the entries of each block into a random order, in place (Fisher and Yates)."""
     np.random.seed(seed)  # numba's own generator: NumPy's global one is not touched
     for block in range(PARTS * PARTS):
@@ -221,15 +208,7 @@ def _shuffle(starts: np.ndarray, rows: np.ndarray, columns: np.ndarray, logs: np
 
 
 @kernel(parallel=True)
-def _epoch(
-    diagonals: np.ndarray,
-    entries: Entries,
-    main: Side,
-    context: Side,
-    weighting: Weighting,
-    rate: np.float32,
-    losses: np.ndarray,
-) -> None:
+def _epoch(diagonals, entries, main, context, weighting, rate, losses):  # type: ignore[no-untyped-def]
     """All entries once, diagonal after diagonal; ``losses`` [PARTS^2] takes the sum of the losses of each block."""
     for diagonal in diagonals:
         for part in numba.prange(PARTS):
@@ -239,9 +218,7 @@ def _epoch(
 
 # Without error_model="numpy" every division could raise, and no loop would be vectorized.
 @kernel(fastmath=_FAST, error_model="numpy")
-def _train_block(
-    block: int, entries: Entries, main: Side, context: Side, weighting: Weighting, rate: np.float32
-) -> float:
+def _train_block(block, entries, main, context, weighting, rate):  # type: ignore[no-untyped-def]
     loss = 0.0
     for entry in range(entries.starts[block], entries.starts[block + 1]):
         row, column, log = entries.rows[entry], entries.columns[entry], entries.logs[entry]

@@ -81,7 +81,7 @@ def test_parameters_reach_the_tree(fitted, corpus, monkeypatch):
 
 
 def pecos_ranker():
-    from xmcbench.methods.xr_linear.pecos_ranker import PecosRanker
+    from xmcbench.methods.xr_linear import PecosRanker
 
     return PecosRanker
 
