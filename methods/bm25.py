@@ -40,8 +40,7 @@ class BM25(Method):
     choices: ClassVar = CHOICES["bm25"]
 
     variant: Annotated[
-        Literal["lucene", "robertson", "atire"],
-        Doc("idf and term frequency as in Lucene, Robertson's original or ATIRE", "Kamphuis et al., ECIR 2020"),
+        Literal["lucene", "robertson", "atire"], Doc("formula of idf and term frequency", "Kamphuis et al., ECIR 2020")
     ] = "lucene"
     k1: Annotated[NonNegative, Doc("saturation of the term frequency", "bm25s")] = 1.5
     b: Annotated[Share, Doc("share of the length normalization", "bm25s")] = 0.75
@@ -79,7 +78,7 @@ class BM25(Method):
         return texts.batches(ROWS) if self.analyzer else texts.batches()
 
     def _tokens(self, batches: Iterable[pa.Array]) -> tuple[list[list[int]], dict[str, int]]:
-        """For each text the numbers of its terms, and the number of each term."""
+        """Return the numbers of the terms of each text, and the number of each term."""
         import bm25s
         import Stemmer
 

@@ -1,4 +1,4 @@
-"""NGAME: an encoder trained on batches of documents that are alike, then a classifier for each label."""
+"""NGAME: an encoder trained on batches of documents that are alike, then a classifier per label."""
 
 from __future__ import annotations
 
@@ -50,25 +50,15 @@ class NGAME(DualEncoder):
     choices: ClassVar = CHOICES["ngame"]
 
     pair_loss: Annotated[
-        Literal["triplet", "contrastive"],
-        Doc(
-            "triplet: a hinge on the hardest labels of the batch, as in the paper; contrastive: MACLR's equation 2, "
-            "which has a temperature where the hinge has margin and hardest"
-        ),
+        Literal["triplet", "contrastive"], Doc("triplet: a hinge, as in the paper; contrastive: MACLR's equation 2")
     ] = "triplet"
     margin: Annotated[AboveZero, Doc("margin of the hinge", _PAPER)] = 0.3
     hardest: Annotated[
-        Labels,
-        Doc(
-            "number of labels of the batch in a document's hinge: the hardest; one drawn several times counts as often"
-        ),
+        Labels, Doc("hardest labels of the batch in a document's hinge; one drawn several times counts as often")
     ] = 10
     cluster_size: Annotated[Documents, Doc("maximum size of a cluster")] = 8
     clusters_updated_every: Annotated[
-        int,
-        Ge(1),
-        Unit("steps"),
-        Doc("number of steps after which documents are clustered again, when the next pass over them begins"),
+        int, Ge(1), Unit("steps"), Doc("steps until documents are clustered again, when the next pass over them begins")
     ] = 100
     shortlist: Annotated[
         Labels, Doc("nearest labels of a document; classifiers are trained on those that have a pair")

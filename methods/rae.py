@@ -56,7 +56,7 @@ class RAE(DualEncoder):
             self._instances = self._tower.embed(tokens, dtype=self._dtype)
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
-        """The k labels with the largest weight in the memory for each text."""
+        """The k labels with the largest weight in the memory per text."""
         from xmcbench.methods.dense.search import regroup
 
         tower, found = self._tower, dict[str, object]()

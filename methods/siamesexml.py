@@ -1,4 +1,4 @@
-"""SiameseXML: one bag encoder for documents and labels, then a classifier for each label."""
+"""SiameseXML: one bag encoder for documents and labels, then a classifier per label."""
 
 from __future__ import annotations
 
@@ -92,12 +92,7 @@ class SiameseXML(Method):
     classifier_c: Annotated[Probability, Doc("c, for the classifiers", _PAPER)] = 0.75
     classifier_d: Annotated[AboveZero, Doc("d, for the classifiers", _PAPER)] = 3.0
     threshold: Annotated[
-        ShareBelowOne,
-        Doc(
-            "a wrong label less probable than this costs the classifiers nothing; the code leaves out losses below "
-            "0.05 d, which is 0.1393",
-            "LF-Debian-20K-dev",
-        ),
+        ShareBelowOne, Doc("a wrong label less probable costs nothing; the code has 0.1393", "LF-Debian-20K-dev")
     ] = 0.05
     fusion: Annotated[Share, Doc("share of the classifiers in the score", "LF-Debian-20K-dev")] = 0.75
 

@@ -49,31 +49,19 @@ class XRLinear(FeatureMethod):
     choices: ClassVar = CHOICES["xr-linear"]
 
     implementation: Annotated[
-        Literal["pecos", "numba"],
-        Doc(
-            "software that builds the tree and trains its classifiers: PECOS; numba: xmcbench's own kernels, which run "
-            "where PECOS cannot be installed",
-            added=True,
-        ),
+        Literal["pecos", "numba"], Doc("software of tree and classifiers: PECOS; numba: our own kernels", added=True)
     ] = "pecos"
     mixed: Annotated[bool, Doc("train on pseudo pairs too where there are known pairs")] = False
     pseudo_labels: Annotated[
         Positive,
-        Doc(
-            "pseudo pairs of each instance, in the zero-shot setting and where mixed; the paper gives no number for "
-            "XR-Linear, and takes 3 from TF-IDF for MACLR's self-training",
-            "MACLR, section 4.1",
-        ),
+        Doc("pseudo pairs of an instance, zero-shot and where mixed", "MACLR, section 4.1: 3, in self-training"),
     ] = 3
     nr_splits: Annotated[Several, Doc("children of a node of the tree", "PECOS")] = 16
     max_leaf_size: Annotated[Several, Doc("maximum size of a leaf", "PECOS")] = 100
     cost: Annotated[AboveZero, Doc("C of the SVM", "PECOS")] = 1.0
     threshold: Annotated[NonNegative, Doc("weights below this are dropped", "PECOS")] = 0.1
     beam_size: Annotated[
-        Positive,
-        Doc(
-            "nodes that a prediction follows on each level; more than PECOS's 10, so that the beam does not limit R@100"
-        ),
+        Positive, Doc("nodes that a prediction follows on each level; with PECOS's 10, the beam would limit R@100")
     ] = 50
 
     def describe(self) -> str:

@@ -1,4 +1,4 @@
-"""Astec: an encoder trained on clusters of labels, shortlists of near labels, then a classifier for each label."""
+"""Astec: an encoder trained on clusters of labels, shortlists of near labels, then a classifier per label."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Astec(Method):
         Ge(1),
         Le(65_536),
         Unit("clusters"),
-        Doc("maximum number of clusters of labels; there are at most half as many as labels with a pair", _PAPER),
+        Doc("maximum clusters; at most half of the labels with a pair", _PAPER),
     ] = 65_536
     walk: Annotated[int, Ge(1), Unit("steps"), Doc("length of the random walk from each label", _PAPER)] = 50
     restart: Annotated[Share, Doc("probability that the walk returns to its label", _PAPER)] = 0.2
@@ -83,8 +83,7 @@ class Astec(Method):
     ] = 30
     learning_rate: Annotated[AboveZero, Doc("learning rate of the predictor of surrogate labels", _PAPER)] = 0.02
     encoder_rate: Annotated[
-        AboveZero,
-        Doc("learning rate of the encoder; at learning_rate the vectors of rare words fit noise", "LF-Debian-20K-dev"),
+        AboveZero, Doc("learning rate of the encoder; at learning_rate, rare words fit noise", "LF-Debian-20K-dev")
     ] = 2e-4
     shortlist: Annotated[Labels, Doc("labels with the nearest mean documents that are scored", _PAPER)] = 500
     neighbors: Annotated[Documents, Doc("nearest training documents, whose labels are scored too")] = 20

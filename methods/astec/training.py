@@ -130,7 +130,7 @@ def train_classifiers(
 ) -> tuple[np.ndarray, list[list[float]]]:
     """Train one classifier a label from ``start``, by binary cross-entropy: float32 [L, d] of length 1, and the losses.
     documents: float32 [N, d] of length 1. pairs: binary CSR [N, L]. near: int32 [N, n], labels that each document is
-    trained on beside its own, -1 for none. random_labels: as many are drawn for each document, with replacement.
+    trained on beside its own, -1 for none. random_labels: as many are drawn per document, with replacement.
     options: of ``fit_classifiers``."""
     rng = np.random.default_rng(seed)
     drawn = rng.integers(0, len(start), (len(near), random_labels)).astype(np.int32)

@@ -1,4 +1,4 @@
-"""AttentionXML: a network with an attention for each node on every level of a shallow tree of labels."""
+"""AttentionXML: a network with an attention per node on every level of a shallow tree of labels."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _ROWS = 16_384
 
 
 class AttentionXML(Method):
-    """An attention over words for each node of a shallow label tree (You et al., NeurIPS 2019).
+    """An attention over words per node of a shallow label tree (You et al., NeurIPS 2019).
 
     Labels are clustered by the mean TF-IDF features of their instances into a tree with few levels. Each level has a
-    network: word vectors, a bidirectional LSTM over the words in their order, for each node an attention over the
+    network: word vectors, a bidirectional LSTM over the words in their order, and, per node, an attention over the
     positions of the text, and layers with the same weights for all nodes, which say how probable it is that a label of
     the text is below the node. The first level is trained on all of its nodes; each further level on those of the text,
     their siblings, and those below the nodes that the level above ranks first, by binary cross-entropy. It starts from
@@ -67,8 +67,7 @@ class AttentionXML(Method):
     length: Annotated[Words, Doc("known words of a text that are read; the tree is built on all of them")] = 64
     height: Annotated[int, Ge(0), Unit("levels"), Doc("levels of the tree above that of the labels, at most")] = 1
     branches: Annotated[
-        Literal[2, 4, 8, 16, 32, 64, 128],
-        Doc("children of a node of the tree above the leaves, where height is 2 or more; the paper's K"),
+        Literal[2, 4, 8, 16, 32, 64, 128], Doc("children of a node above the leaves, at a height of 2 or more; K")
     ] = 32
     leaf: Annotated[int, Ge(2), Unit("labels"), Doc("maximum size of a cluster of labels; the paper's M")] = 32
     beam: Annotated[
@@ -84,11 +83,7 @@ class AttentionXML(Method):
     batch: Annotated[Documents, Doc("documents in a step of a training")] = 64
     epochs: Annotated[Natural, Doc("passes of the training of each level over the documents with a pair", _PAPER)] = 10
     averaged_epochs: Annotated[
-        Natural,
-        Doc(
-            "number of last epochs whose weights are averaged (stochastic weight averaging); 0 or 1: the last weights "
-            "are taken. The paper does not say how many"
-        ),
+        Natural, Doc("number of last epochs whose weights are averaged (stochastic weight averaging); 0 or 1: none")
     ] = 5
     learning_rate: Annotated[AboveZero, Doc("learning rate, the same in all steps; the paper has 0.001")] = 3e-3
     trees: Annotated[Positive, Doc("number of trees whose scores are averaged; the paper has 3")] = 1

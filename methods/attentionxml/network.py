@@ -63,7 +63,7 @@ class Sequences:
 
 
 class AttentionNetwork(nn.Module):  # type: ignore[misc] # torch counts as untyped
-    """Sequences of words in, a logit for each (sequence, node) out (You et al., NeurIPS 2019, section 3). With the
+    """Sequences of words in, a logit per (sequence, node) out (You et al., NeurIPS 2019, section 3). With the
     states h_i of the LSTM, node j attends to position i of a text with a_ij = softmax_i(h_i . w_j), and sees m_j =
     sum_i a_ij h_i. The layers behind it have the same weights for all nodes, so that nodes differ in w_j alone. The
     gradients of the word vectors and of the w_j are sparse: a step costs what its words and nodes cost."""
@@ -116,7 +116,7 @@ class AttentionNetwork(nn.Module):  # type: ignore[misc] # torch counts as untyp
         padding = torch.arange(states.shape[1], device=device) >= torch.from_numpy(lengths).to(device)[:, None]
         attention = scores.masked_fill(padding[:, None], -torch.inf).softmax(dim=2)
         # The first layer is linear and the attention sums to 1: W (sum_i a_ij h_i) + b = sum_i a_ij (W h_i + b). On the
-        # right the layer is computed for each position, not for each node, of which there are more.
+        # right the layer is computed per position, not per node, of which there are more.
         hidden = torch.relu(attention @ self.connected[0](states))
         for layer in self.connected[1:]:
             hidden = torch.relu(layer(hidden))
@@ -143,7 +143,7 @@ def level_loss(
     rows: np.ndarray,
 ) -> torch.Tensor:
     """Mean over these texts of the binary cross-entropy, summed over their nodes (You et al., NeurIPS 2019, section 3).
-    guessed: for each text, the nodes of the level above that rank first. Its nodes are then at most ``size``: its own,
+    guessed: per text, the nodes of the level above that rank first. Its nodes are then at most ``size``: its own,
     their siblings, and those below the guesses, the best guess first, ties drawn. None: all nodes of the level. The
     paper's mean over the nodes only scales the loss, which Adam's step does not depend on."""
     words, lengths = texts.pad(rows)

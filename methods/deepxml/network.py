@@ -49,7 +49,7 @@ def train(
     curve: list[list[float]] = []
     step, steps = 0, epochs * len(batches(0))
     for epoch in range(epochs):
-        # A different dropout for each epoch, the same for each run.
+        # A different dropout in each epoch, the same in every run.
         torch.manual_seed(int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0]))
         for optimizer, rate in optimizers:
             for group in optimizer.param_groups:

@@ -40,14 +40,14 @@ _ROWS = 1024
 
 
 def top_k(queries: np.ndarray, items: np.ndarray, k: int, **options: Any) -> TopK:
-    """Return the k items with the largest inner product for each query: all that ``top_k_batches`` yields."""
+    """Return the k items with the largest inner product per query: all that ``top_k_batches`` yields."""
     return TopK.joined(top_k_batches(queries, items, k, **options), k, len(queries))
 
 
 def top_k_batches(
     queries: np.ndarray, items: np.ndarray, k: int, *, notes: dict[str, object] | None = None, **options: Any
 ) -> Iterator[TopK]:
-    """Yield the k items with the largest inner product for each query, ties by lower item number, batch by batch.
+    """Yield the k items with the largest inner product per query, ties by lower item number, batch by batch.
 
     queries: [N, d]; items: [L, d]; float32 or float16, memory maps too: both are read block by block. device: ``cuda``,
     or else the CPU, which uses HNSW for more than ``exact_up_to`` items. processes: GPUs that share the queries.
@@ -148,7 +148,7 @@ class Search:
         found, step = [np.empty((0, k), np.int32)], max(1, _BLOCK // max(k, index.items.shape[1]))
         for start in range(0, len(queries), step):
             block = _wide(queries[start : start + step])
-            # For each block: the graph may be searched for another k between two.
+            # In each block: the graph may be searched for another k between two.
             index.graph.hnsw.efSearch = self._width
             _, candidates = index.graph.search(block, k)
             ranked = TopK.ranked(candidates, pair_scores(block, index.items, candidates))
@@ -162,7 +162,7 @@ class Search:
         self._true = np.concatenate([self._true[kept], (exact.indices >= 0).sum(axis=1)])
 
     def _sample(self, queries: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Draw a number for each of the next queries; of all queries, those with the smallest numbers are the sample.
+        """Draw a number per query; of all queries, those with the smallest numbers are the sample.
         Returns the queries that enter it, in order, their numbers, and which of the sample so far stay."""
         numbers = self._rng.random(queries)
         both = np.concatenate([self._drawn, numbers])

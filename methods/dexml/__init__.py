@@ -24,7 +24,7 @@ _CODE = "its code, configs/dual-encoder.yaml"
 class DEXML(DualEncoder):
     """A dual encoder trained against all labels, without classifiers (Gupta et al., ICLR 2024).
 
-    The loss is a softmax over labels for each known label of a document, and its denominator leaves out the document's
+    The loss is a softmax over labels per known label of a document, and its denominator leaves out the document's
     other known labels: no label has to push another true one away. ``loss=top-k`` asks instead that the labels be among
     the k best. A step compares its documents with all labels, or, with ``pool=hard``, with one known label of each
     document and labels drawn from the nearest ones of each. The pool may have far more texts than fit into memory with
@@ -48,15 +48,14 @@ class DEXML(DualEncoder):
         0.05
     )
     loss: Annotated[
-        Literal["decoupled", "top-k"],
-        Doc("decoupled: softmax without the document's other labels; top-k: SoftTop-k, for k best labels"),
+        Literal["decoupled", "top-k"], Doc("decoupled: softmax without the document's other labels; top-k: SoftTop-k")
     ] = "decoupled"
     top_k: Annotated[Positive, Doc("k of SoftTop-k", _CODE)] = 5
     top_k_sharpness: Annotated[AboveZero, Doc("factor of the logits in SoftTop-k", _CODE)] = 2.0
     pool: Annotated[
         Literal["all", "hard"], Doc("all: every label, in each step; hard: labels of the batch and their neighbors")
     ] = "all"
-    hard_negatives: Annotated[Labels, Doc("number of hard negatives drawn for each document of a step", _CODE)] = 1
+    hard_negatives: Annotated[Labels, Doc("number of hard negatives drawn per document of a step", _CODE)] = 1
     shortlist: Annotated[
         Labels, Doc("number of nearest labels from which the hard negatives of a document are drawn", _CODE)
     ] = 100

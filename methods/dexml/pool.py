@@ -60,13 +60,13 @@ def soft_top_k(logits: torch.Tensor, positive: torch.Tensor, k: int, sharpness: 
 
 
 def _mean_over_positives(costs: torch.Tensor, positive: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Mean over all rows of the mean of their costs. costs, rows: one for each positive."""
+    """Mean over all rows of the mean of their costs. costs, rows: one per positive."""
     return (costs / positive.sum(dim=1)[rows]).sum() / len(positive)
 
 
 @dataclass(frozen=True)
 class HardNegatives:
-    """``count`` labels for each document, drawn from its ``nearest`` ones without its own. The nearest are found again
+    """``count`` labels per document, drawn from its ``nearest`` ones without its own. The nearest are found again
     after ``refreshed`` steps."""
 
     count: int

@@ -40,7 +40,7 @@ class Embedder(Method):
     asymmetric models (Router) and static ones (StaticEmbedding) work; a folder of model2vec works where that package is
     installed. Code that a model brings along is never run, and neither is a pickle. Pairs are not used.
 
-    Models with sparse vectors, such as SPLADE (Formal et al., SIGIR 2021), and models with a vector for each token,
+    Models with sparse vectors, such as SPLADE (Formal et al., SIGIR 2021), and models with a vector per token,
     such as ColBERT (Khattab and Zaharia, SIGIR 2020), are searched exactly, in one process. ``truncate_dim``,
     ``stored_as`` and other backends are not for them. The notes say how many words or vectors a text has.
 
@@ -70,27 +70,16 @@ class Embedder(Method):
 
     model: Annotated[str, Doc("a folder, a model id of the hub, or all-MiniLM-L6-v2")] = "all-MiniLM-L6-v2"
     backend: Annotated[
-        Literal["torch", "onnx", "openvino"],
-        Doc("backend of sentence-transformers; onnx and openvino need their packages"),
+        Literal["torch", "onnx", "openvino"], Doc("backend of sentence-transformers; some need further packages")
     ] = "torch"
     precision: Annotated[
-        PrecisionName,
-        Doc(
-            "precision of the weights under torch; auto: bfloat16 where the hardware multiplies it faster, float16 on "
-            "a GPU that only has that (V100, T4), else float32"
-        ),
+        PrecisionName, Doc("precision of the weights under torch; auto: 16 bits where these are faster, else float32")
     ] = "fp32"
     truncate_dim: Annotated[
-        int | None,
-        Ge(1),
-        Unit("dimensions"),
-        Doc("number of dimensions to keep; none: the model's own choice, else all"),
+        int | None, Ge(1), Unit("dimensions"), Doc("dimensions to keep; none: the model's own choice, else all")
     ] = None
     max_length: Annotated[
-        int | None,
-        Ge(8),
-        Unit("tokens"),
-        Doc("maximum length of a text; none, or more than the model states: the model's own"),
+        int | None, Ge(8), Unit("tokens"), Doc("maximum length of a text, if less than the model states; none: that")
     ] = None
     instance_prompt: Annotated[str | None, Doc("text put before every instance; none: the model's own, if any")] = None
     label_prompt: Annotated[str | None, Doc("text put before every label; none: the model's own, if any")] = None
@@ -205,7 +194,7 @@ class Embedder(Method):
     def _nearest(
         self, queries: np.ndarray, items: np.ndarray, k: int, notes: dict[str, object] | None = None
     ) -> Iterator[TopK]:
-        """The k items with the largest inner product for each query, batch by batch, found where the model computes."""
+        """The k items with the largest inner product per query, batch by batch, found where the model computes."""
         from xmcbench.methods.dense.search import top_k_batches
 
         model = self._model

@@ -37,28 +37,19 @@ class BackboneMethod(Method):
     needs_cosine: ClassVar[bool] = False
 
     backbone: Annotated[
-        str,
-        Doc(
-            "a folder; a model id of the hub; all-MiniLM-L6-v2; or scratch:LAYERSxWIDTH, an encoder without outside "
-            "supervision, whose tokenizer and weights are learned from the corpus"
-        ),
+        str, Doc("a folder; an id of the hub; all-MiniLM-L6-v2; or scratch:LAYERSxWIDTH, learned from the corpus alone")
     ] = "all-MiniLM-L6-v2"
     mlm_steps: Annotated[Steps, Doc("steps of masked-language modeling of a scratch: backbone")] = 2000
     head: Annotated[
         Literal["native", "cls", "paper"],
         Doc(
             "native: the checkpoint's own pooling, dense layers and similarity; cls: [CLS], cosine; paper: [CLS] "
-            "under a dense layer of 512 with tanh (the checkpoint's, if it has one), inner product. A checkpoint's "
-            "truncate_dim holds for each",
+            "under a dense layer of 512 with tanh (the checkpoint's, if any), inner product",
             "MACLR, section 5.1",
         ),
     ] = "native"
     instance_length: Annotated[
-        Tokens,
-        Doc(
-            "maximum length of an instance (or the checkpoint's limit, if lower); longer texts are truncated",
-            "MACLR, section 5.1",
-        ),
+        Tokens, Doc("maximum length of an instance, or the checkpoint's limit, if lower", "MACLR, section 5.1")
     ] = 288
     instance_prompt: Annotated[
         str | None, Doc("text put before every instance; none: the checkpoint's own, if any")
@@ -75,7 +66,11 @@ class BackboneMethod(Method):
         ),
     ] = "auto"
     warmup: Annotated[Share, Doc("share of the steps over which the learning rate rises", "MACLR, section 5.1")] = 0.1
-    clip: Annotated[float | None, Gt(0), Doc("maximum Euclidean norm of the gradient; none: no limit")] = 1.0
+    clip: Annotated[
+        float | None,
+        Gt(0),
+        Doc("maximum Euclidean norm of the gradient; none: no limit. MACLR's code has 8, in our terms"),
+    ] = 1.0
 
     def describe(self) -> str:
         return self.backbone.rstrip("/").rpartition("/")[2]
@@ -145,11 +140,7 @@ class LabelSearch(BackboneMethod):
         AboveZero, Doc("divisor of cosines in training; inner products are not divided", "SimCSE, section 3")
     ] = 0.05
     label_length: Annotated[
-        Tokens,
-        Doc(
-            "maximum length of a label (or the checkpoint's limit, if lower); longer texts are truncated",
-            "MACLR, section 5.1",
-        ),
+        Tokens, Doc("maximum length of a label, or the checkpoint's limit, if lower", "MACLR, section 5.1")
     ] = 64
     label_prompt: Annotated[str | None, Doc("text put before every label; none: the checkpoint's own, if any")] = None
     stored_as: Annotated[Stored, Doc("type of the searched embeddings, on disk and in memory")] = "float32"
@@ -158,7 +149,7 @@ class LabelSearch(BackboneMethod):
     _labels: np.ndarray
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
-        """The k labels with the largest inner product for each text."""
+        """The k labels with the largest inner product per text."""
         tower = self._tower
         instances = tower.instance_tokens(raw_X, self.instance_length)
         self.notes["cut_instances"] = instances.at_the_limit
@@ -185,10 +176,7 @@ class DualEncoder(LabelSearch):
     label_text: Annotated[LabelPart, LABEL_TEXT] = "title"
     finetune_steps: Annotated[
         Steps,
-        Doc(
-            "number of fine-tuning steps on the known pairs; see finetune_growth",
-            "MACLR, section 5.1, for 1% of the labels",
-        ),
+        Doc("steps of fine-tuning on the known pairs; see finetune_growth", "MACLR, section 5.1, at 1% of labels"),
     ] = 2000
     finetune_growth: Annotated[
         Literal["fixed", "labels"],
@@ -199,22 +187,14 @@ class DualEncoder(LabelSearch):
         ),
     ] = "fixed"
     finetune_epochs: Annotated[
-        float | None,
-        Gt(0),
-        Doc("maximum number of passes over the known pairs, where that is less than finetune_steps"),
+        float | None, Gt(0), Doc("maximum passes over the known pairs, where that is less than finetune_steps")
     ] = None
     finetune_batch: Annotated[
-        int,
-        Ge(2),
-        Unit("pairs"),
-        Doc("pairs per fine-tuning step, over all processes", "MACLR, section 5.1: 8 x 32, of its stages"),
+        int, Ge(2), Unit("pairs"), Doc("pairs per step, over all processes", "MACLR, section 5.1: 8 x 32 in its stages")
     ] = 256
     finetune_rate: Annotated[AboveZero, Doc("highest learning rate of fine-tuning", "MACLR, section 5.1")] = 5e-6
     finetune_full_rate: Annotated[
-        int,
-        Ge(0),
-        Unit("pairs"),
-        Doc("with fewer known pairs than this the learning rate falls with the square root of their number; 0: never"),
+        int, Ge(0), Unit("pairs"), Doc("with fewer known pairs, the rate falls with the root of their number; 0: never")
     ] = 0
     finetune_share: Annotated[
         float | None,
@@ -248,11 +228,7 @@ class DualEncoder(LabelSearch):
         int | None,
         Ge(1),
         Unit("tokens"),
-        Doc(
-            "tokens embedded at a time in training, with their activations computed twice: any batch fits into memory, "
-            "and the loss still sees all of it; none: all at once",
-            "GradCache, Gao et al. 2021",
-        ),
+        Doc("tokens embedded at a time, activations twice (GradCache); none: all at once"),
     ] = None
 
     #: Whether training puts a dense layer between the pooled vector and the loss; the head ``paper`` has its own.

@@ -15,8 +15,7 @@ from xmcbench.methods.dense.vectors import shared_vectors, temporary_vectors
 from xmcbench.methods.distributed.processes import write_rows
 from xmcbench.methods.distributed.threads import in_threads
 from xmcbench.methods.encoder.batches import by_length, pad_texts
-from xmcbench.methods.encoder.hardware import TOKENS, inference_tokens
-from xmcbench.methods.encoder.inference import is_fusing_faster
+from xmcbench.methods.encoder.hardware import TOKENS, inference_tokens, is_fusing_faster
 from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.tokens import TokenStore
 

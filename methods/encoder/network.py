@@ -14,8 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 from xmcbench import UsageError
-from xmcbench.methods.encoder.hardware import DTYPES, Chosen
-from xmcbench.methods.encoder.inference import freeze, set_attention
+from xmcbench.methods.encoder.hardware import DTYPES, Chosen, freeze, set_attention
 from xmcbench.methods.encoder.settings import DenseLayer, Settings
 
 POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")

@@ -77,7 +77,7 @@ class TransformerConfig(msgspec.Struct, frozen=True):
 
 
 class PoolingConfig(msgspec.Struct, frozen=True):
-    """config.json of the module Pooling; older versions have a flag for each mode."""
+    """config.json of the module Pooling; older versions have a flag per mode."""
 
     pooling_mode: str | list[str] | None = None
     include_prompt: bool | None = None

@@ -210,7 +210,7 @@ class Tower:
     def nearest(
         self, queries: np.ndarray, items: np.ndarray, k: int, notes: dict[str, object] | None = None
     ) -> Iterator[TopK]:
-        """Yield the k items with the largest inner product for each query, found where the tower computes; see
+        """Yield the k items with the largest inner product per query, found where the tower computes; see
         ``top_k_batches``."""
         return top_k_batches(
             queries, items, k, device=self.device, processes=self.processes, seed=self.seed, notes=notes

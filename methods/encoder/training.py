@@ -268,7 +268,7 @@ def _step(
     scaler: LossScale,
 ) -> dict[str, float]:
     """Do one step; returns the losses of the whole batch. Raises MethodError if one is NaN or infinite."""
-    # Different dropout for each process and step, the same in each run.
+    # Different dropout in every process and step, the same in every run.
     torch.manual_seed(int(np.random.SeedSequence([plan.seed, step, context.rank]).generate_state(1)[0]))
     losses = task.losses(step, network, context)
     whole = {name: float(context.accelerator.reduce(loss.detach(), "mean")) for name, loss in losses.items()}

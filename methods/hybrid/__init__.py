@@ -47,7 +47,7 @@ class Hybrid(Method):
     normalization: Annotated[
         Normalization,
         Doc(
-            "how the scores of a part are normalized for each instance: range (last 0, first 1), deviation (last 0, "
+            "how the scores of a part are normalized per instance: range (last 0, first 1), deviation (last 0, "
             "standard deviation 1), shift (last 0), rank (reciprocal rank fusion)",
             "LF-Debian-20K-dev",
         ),

@@ -27,11 +27,11 @@ def linear_svms(
     threshold: float,
     seed: int,
 ) -> csr_matrix:
-    """Return a linear SVM with L2 loss for each cluster of a level: CSR float32 [K, features + 1], the bias last.
+    """Return a linear SVM with L2 loss per cluster of a level: CSR float32 [K, features + 1], the bias last.
 
     X: CSR float32 [N, features]. positives: CSC [N, K], instances of each cluster. members: CSC [K, P], clusters below
     each of the level above. instances: CSC [N, P], on which the clusters below are trained. Minimizes |w|^2 / 2 + cost
-    sum max(0, 1 - y w x)^2 by dual coordinate descent (Hsieh et al., ICML 2008), a seed for each cluster; weights below
+    sum max(0, 1 - y w x)^2 by dual coordinate descent (Hsieh et al., ICML 2008), a seed per cluster; weights below
     the threshold are dropped. A cluster that all of its instances have gets the margin 1.
     """
 

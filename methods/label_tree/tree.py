@@ -66,7 +66,7 @@ def of_length_1(vectors: csr_matrix) -> csr_matrix:
 def label_tree(X: csr_matrix, pairs: csc_matrix, *, nr_splits: int, max_leaf_size: int, seed: int) -> list[csc_matrix]:
     """Return a tree over the mean features of the instances of each label (PIFA), by balanced 2-means from the top. X:
     CSR float32 [N, features]; pairs: binary CSC float32 [N, L], at least one in each column. nr_splits: children of a
-    node. The result has a CSC float32 matrix for each level, [its clusters, clusters above]; the labels are the rows of
+    node. The result has a CSC float32 matrix per level, [its clusters, clusters above]; the labels are the rows of
     the last one (Yu et al. 2022, section 3, with balanced clusters)."""
     labels = pairs.shape[1]
     depth = max(0, min(ceil(log2(labels / max_leaf_size)), labels.bit_length() - 1))

@@ -55,20 +55,13 @@ class MACLR(SelfTraining):
         int, Ge(1), Unit("steps"), Doc("T_K, steps after which the number of clusters doubles", "MACLR, section 5.1")
     ] = 10_000
     clusters_updated_every: Annotated[
-        int,
-        Ge(1),
-        Unit("steps"),
-        Doc(
-            "T_update, steps after which clusters are computed again; clusters end with the first half of Stage I",
-            "MACLR, section 5.1",
-        ),
+        int, Ge(1), Unit("steps"), Doc("T_update, steps until clusters are computed again", "MACLR, section 5.1")
     ] = 5_000
     cluster_length: Annotated[
         Tokens, Doc("maximum length of a document, title and content, in clustering", "MACLR's code")
     ] = 288
     kmeans_restarts: Annotated[
-        Positive,
-        Doc("runs of k-means from different starts, of which the tightest clustering is taken", "MACLR's code"),
+        Positive, Doc("runs of k-means, of which the tightest clustering is taken", "MACLR's code")
     ] = 5
     kmeans_points: Annotated[
         Positive, Doc("documents per cluster that k-means is fitted on; the default is FAISS's, MACLR's code has 1,000")
@@ -86,16 +79,10 @@ class MACLR(SelfTraining):
     ] = 0.15
     twins: Annotated[
         Literal["own", "cluster"],
-        Doc("positives of label regularization: own twin as in the paper; all of the cluster as in MACLR's code"),
+        Doc("positives of label regularization: own twin (paper); the cluster's (MACLR's code)"),
     ] = "own"
     held_out: Annotated[
-        int,
-        Ge(0),
-        Unit("documents"),
-        Doc(
-            "documents left out of pre-training. The record notes how well their contexts find their titles, a "
-            "criterion for settings that looks at no label"
-        ),
+        int, Ge(0), Unit("documents"), Doc("documents left out of pre-training, whose title retrieval the record notes")
     ] = 0
 
     def _steps_in_words(self) -> str:

@@ -31,7 +31,7 @@ def draw_visited(documents: int, held_out: np.ndarray, most: int, seed: int) -> 
 
 @dataclass(frozen=True)
 class HardNegatives:
-    """Labels that are hard to tell from a pair's: ``count`` for each pair, drawn from the ranks first .. last (from 1).
+    """Labels that are hard to tell from a pair's: ``count`` per pair, drawn from the ranks first .. last (from 1).
     ranking: of the instances' labels. labels: how many there are in all."""
 
     ranking: TopK

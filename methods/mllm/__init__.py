@@ -38,7 +38,7 @@ class MLLM(Method):
     As in Annif 1.4, a name inside a longer one is a candidate too, and its ambiguity says so; a label is counted once
     in a sentence; and the frequency of a label in the pairs is one less than counted, because a text to be labeled is
     not among them. Annif learns from all candidates of all texts, leaves ties alone, and drops candidates of
-    probability 0. Here siblings, counted once for each parent that they share, take the place of SKOS collections, and
+    probability 0. Here siblings, counted once per parent that they share, take the place of SKOS collections, and
     related labels are left out, which no dataset has. Sentences end at lines and end marks, and the title is one; Annif
     has NLTK's splitter. Of several other names of a label in a sentence, the longest counts. Not its authors' code.
     """
@@ -48,13 +48,12 @@ class MLLM(Method):
     packages: ClassVar = {"sklearn": "scikit-learn", "Stemmer": "PyStemmer", "bm25s": "bm25s", "numba": "numba"}
 
     analyzer: Annotated[
-        Literal["icu", Language],
-        Doc("how texts become tokens: the Snowball stems of a language, without its stop words; icu: words by ICU"),
+        Literal["icu", Language], Doc("tokens: Snowball stems of a language, without its stop words; icu: words by ICU")
     ] = "english"
     documents: Annotated[Instances, Doc("maximum number of training texts that the trees learn from")] = 20_000
     trees: Annotated[Positive, Doc("number of trees", "scikit-learn's BaggingClassifier")] = 10
     max_samples: Annotated[
-        float, Interval(gt=0, le=1), Doc("number of candidates drawn for each tree, as a share of all", "Annif 1.4")
+        float, Interval(gt=0, le=1), Doc("number of candidates drawn per tree, as a share of all", "Annif 1.4")
     ] = 0.9
     min_samples_leaf: Annotated[Positive, Doc("minimum number of candidates in a leaf", "Annif 1.4")] = 20
     max_leaf_nodes: Annotated[Several, Doc("maximum number of leaves of a tree", "Annif 1.4")] = 1000

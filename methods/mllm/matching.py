@@ -21,7 +21,7 @@ _NAMES = 65_536
 
 @dataclass(frozen=True)
 class Matches:
-    """Labels that sentences name: arrays with a value for each match, by sentence and label.
+    """Labels that sentences name: arrays with a value per match, by sentence and label.
 
     sentences, labels: int. preferred: bool, by the title of the label. sizes: int, tokens of the term. ambiguity:
     other labels of the sentence whose terms have these tokens too.
@@ -141,7 +141,7 @@ class Thesaurus:
         self._narrower = self._broader.T.tocsr()
 
     def candidates(self, texts: Texts) -> tuple[csr_matrix, np.ndarray]:
-        """Return the labels that texts name, binary CSR float32 [texts, L], and for each its features, float32
+        """Return the labels that texts name, binary CSR float32 [texts, L], and the features of each, float32
         [candidates, 11]: share of sentences that name it, of these by its title, mean tokens and ambiguity, first and
         last of them and what is between, as shares of the text's length, this length in sentences, and the shares of
         the candidates that are broader, narrower, and siblings."""
@@ -170,7 +170,7 @@ class Thesaurus:
         return found, np.stack(columns, axis=1).astype(np.float32)
 
     def _relate(self, found: csr_matrix) -> list[np.ndarray]:
-        """Return for each candidate the shares of its text's candidates that are broader, narrower, and siblings."""
+        """Return the shares of a text's candidates that are broader, narrower, and siblings, per candidate."""
         from xmcbench.methods.sparse.products import pair_scores
 
         places = found.indptr, found.indices
@@ -205,7 +205,7 @@ class Trees:
         self._probability = values[:, 1] / values.sum(axis=1)
 
     def predict(self, features: np.ndarray) -> np.ndarray:
-        """Return the mean probability of the second class over the trees, for each row of features: float64 [rows]."""
+        """Return the mean probability of the second class over the trees, per row of features: float64 [rows]."""
         rows = np.arange(len(features))[:, None]
         nodes = np.tile(self._roots, (len(features), 1))
         while True:

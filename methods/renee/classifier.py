@@ -31,7 +31,7 @@ def start_weights(
 
 
 class LabelClassifier(nn.Module):  # type: ignore[misc] # torch counts as untyped
-    """A vector for each label, trained by stochastic gradient descent with momentum on the sum of the binary
+    """A vector per label, trained by stochastic gradient descent with momentum on the sum of the binary
     cross-entropy over all labels. Both are buffers, no parameters: their gradient never exists as a whole, and the
     optimizer of the encoder leaves them alone."""
 

@@ -12,9 +12,8 @@ from annotated_types import Ge, Unit
 from xmcbench import Doc, Method, Texts, TopK
 from xmcbench.methods.declarations import Labels, PrecisionName
 from xmcbench.methods.encoder import HUB_TOKENS
-from xmcbench.methods.rerank.judges import estimate_tokens, judge_inputs, open_judge, require_judge
+from xmcbench.methods.rerank.judges import KEY, estimate_tokens, judge_inputs, open_judge, require_judge
 from xmcbench.methods.rerank.judgments import Pair, keep_scores
-from xmcbench.methods.rerank.server import KEY
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -63,20 +62,13 @@ class Rerank(Method):
         int | None,
         Ge(8),
         Unit("tokens"),
-        Doc(
-            "maximum length of an instance and a label together, if the model's own is not less, or of an instance in "
-            "words on a server; none: the model's own"
-        ),
+        Doc("maximum length of instance and label together, or of an instance in words on a server; none: its own"),
     ] = None
     batch: Annotated[
         int, Ge(1), Unit("pairs"), Doc("number of pairs scored at a time, or requests at once", "sentence-transformers")
     ] = 32
     precision: Annotated[
-        PrecisionName,
-        Doc(
-            "precision of the weights; auto: bfloat16 where the hardware multiplies it faster, float16 on a GPU that "
-            "only has that (V100, T4), else float32"
-        ),
+        PrecisionName, Doc("precision of the weights; auto: 16 bits where these are faster, else float32")
     ] = "auto"
 
     def describe(self) -> str:

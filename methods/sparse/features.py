@@ -85,7 +85,7 @@ class TfidfFeatures:
         return vstack(list(self.batches(texts)), format="csr")
 
     def nearest(self, texts: Texts, k: int) -> Iterator[TopK]:
-        """Return the k labels with the largest inner product for each text, batch by batch."""
+        """Return the k labels with the largest inner product per text, batch by batch."""
         yield from map(partial(SparseIndex(self.labels).search, k=k), self.batches(texts))
 
 

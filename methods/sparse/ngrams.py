@@ -58,7 +58,7 @@ class NgramTfidf:
 
     @property
     def features(self) -> int:
-        """Columns of what ``transform`` returns: one for each word, then one for each bigram."""
+        """Columns of what ``transform`` returns: one per word, then one per bigram."""
         return len(self._idf)
 
     @classmethod
@@ -154,7 +154,7 @@ class _Bigrams:
         return cls(distinct >> bits, distinct & ((1 << bits) - 1), tokens.rows[:-1][inside][order], starts)
 
     def repeat(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """A value of each distinct bigram, for each of its occurrences."""
+        """The value of each distinct bigram, repeated for its occurrences."""
         return np.repeat(values, np.diff(self.starts, append=len(self.rows)))
 
     def document_frequency(self) -> NDArray[np.int32]:

@@ -72,7 +72,7 @@ def analyze(batch: pa.Array, analyzer: Analyzer) -> Tokens:
 
 
 def analyze_lists(batches: Iterable[pa.Array], analyzer: Analyzer) -> tuple[list[list[int]], dict[str, int]]:
-    """For each text of all batches the numbers of its terms in order, and the number of each term."""
+    """Return the numbers of the terms of each text of all batches, in order, and the number of each term."""
     numbers: dict[str, int] = {}
     found: list[list[int]] = []
     for batch in batches:
@@ -106,7 +106,7 @@ def _stop_words(language: Language) -> frozenset[str]:
 
 
 def _rename(tokens: Tokens, names: list[str]) -> Tokens:
-    """The tokens with a new name for each word; words of one name become one, and those of none are left out."""
+    """The tokens with a new name per word; words of one name become one, and those of none are left out."""
     import pyarrow as pa
 
     numbers: dict[str, int] = {}
@@ -129,7 +129,7 @@ def _character_ngrams(tokens: Tokens) -> Tokens:
     starts = np.cumsum(lengths) - lengths
     flat = np.fromiter(chain.from_iterable(of_word), np.int32, int(lengths.sum()))
     counts = lengths[tokens.codes]
-    # Place i of a word's n-grams is the start of the word and i: one range for each token, all in one array.
+    # Place i of a word's n-grams is the start of the word and i: one range per token, all in one array.
     inside = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     codes = flat[np.repeat(starts[tokens.codes], counts) + inside]
     return Tokens(codes, np.repeat(tokens.rows, counts), pa.array(numbers, pa.large_string()), tokens.texts)

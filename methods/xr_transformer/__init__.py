@@ -62,10 +62,7 @@ class XRTransformer(BackboneMethod, FeatureMethod):
     ] = 128
     max_clusters: Annotated[Positive, Doc("maximum number of clusters of a level to train on")] = 32_768
     guesses: Annotated[
-        int,
-        Ge(0),
-        Unit("clusters"),
-        Doc("clusters of the level above whose children are candidates for negatives", "PECOS"),
+        int, Ge(0), Unit("clusters"), Doc("clusters of the level above whose children can be negatives", "PECOS")
     ] = 20
     shortlist: Annotated[
         int, Ge(1), Unit("clusters"), Doc("number of clusters of an instance on each level", _CODE)
@@ -173,7 +170,7 @@ class XRTransformer(BackboneMethod, FeatureMethod):
         return trained
 
     def _guess(self, vectors: np.ndarray, classifiers: np.ndarray) -> TopK:
-        """The clusters of a level that score highest for each instance."""
+        """The clusters of a level that score highest per instance."""
         queries = np.hstack([vectors, np.ones((len(vectors), 1), np.float32)])
         count = min(self.guesses, len(classifiers))
         return TopK.joined(self._tower.nearest(queries, classifiers, count), count, len(queries))

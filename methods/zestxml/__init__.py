@@ -33,7 +33,7 @@ class ZestXML(FeatureMethod):
     are not predicted; the shortlist holds as many labels as are asked for, or more. An instance or a label without a
     known feature has no prediction.
 
-    The presets have the authors' values for each family of datasets; without one, those of ``amazon`` but for the
+    The presets have the authors' values per family of datasets; without one, those of ``amazon`` but for the
     share, which was chosen on LF-Debian-20K-dev. The authors' features are stemmed and leave out stop words; ours are
     those of TF-IDF, words and bigrams as they are, or stemmed with ``analyzer=english``. Their program trains on the
     shortlists alone. On the datasets of our boards ``iterations`` ends the training before ``tolerance`` does.

@@ -1,7 +1,7 @@
 """A bilinear model x^T W y with few entries in W: which, their training, and scores. Imports numba: import it late.
 
-A pair of a document and a label is a vector with an entry x_f y_g for each entry (f, g) of W that both reach, and a
-bias. These vectors are never stored: the entries that a document reaches are put in lists, one for each label feature,
+A pair of a document and a label is a vector with an entry x_f y_g per entry (f, g) of W that both reach, and a
+bias. These vectors are never stored: the entries that a document reaches are put in lists, one per label feature,
 and a label reads the lists of its features.
 """
 
@@ -44,7 +44,7 @@ def _strongest(
     count: int,
     alpha: float,
 ) -> csr_matrix:
-    """For each feature of the near side the strengths of its ``count`` strongest links: CSR float32 [F, G]. near:
+    """Return the strengths of the ``count`` strongest links of each feature of the near side: CSR float32 [F, G]. near:
     binary CSR [n, F]. far: CSR [n, G], how many pairs of a near item have each far feature."""
 
     by_feature = near.T.tocsr()
@@ -106,7 +106,7 @@ def _fill(by_feature, far, in_pairs, plain, alpha, starts, columns, values, fill
 @kernel()
 def _close_gaps(starts, ends, columns, values):  # type: ignore[no-untyped-def]
     """Move the links of each feature to where they follow one another, in place: a mask and copies take four times
-    their memory, with a thousand links for each document of a large corpus."""
+    their memory, with a thousand links per document of a large corpus."""
     for feature in range(len(starts) - 1):
         for place in range(ends[feature + 1] - ends[feature]):
             columns[ends[feature] + place] = columns[starts[feature] + place]

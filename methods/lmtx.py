@@ -16,9 +16,8 @@ from xmcbench.methods.declarations import AboveZero, Documents, Labels, Natural,
 from xmcbench.methods.encoder import SENTENCE_TRANSFORMERS
 from xmcbench.methods.encoder.pretrained_encoder import PretrainedEncoder
 from xmcbench.methods.presets import CHOICES, PRESETS
-from xmcbench.methods.rerank.judges import estimate_tokens, judge_inputs, open_judge, require_judge
+from xmcbench.methods.rerank.judges import KEY, estimate_tokens, judge_inputs, open_judge, require_judge
 from xmcbench.methods.rerank.judgments import Judge, Pair, keep_scores
-from xmcbench.methods.rerank.server import KEY
 from xmcbench.methods.sparse.search import PACKAGES
 
 if TYPE_CHECKING:
@@ -65,10 +64,7 @@ class LMTX(PretrainedEncoder):
 
     judge: Annotated[
         str,
-        Doc(
-            "lexical: the cosine of TF-IDF; a cross-encoder or language model: a folder or a model id of the hub; with "
-            "a judge_url, its name there"
-        ),
+        Doc("lexical: cosine of TF-IDF; a cross-encoder or language model: a folder, an id of the hub or of a server"),
     ] = _LEXICAL
     judge_url: Annotated[str | None, Doc("a server, such as http://localhost:8000/v1; none: the judge runs here")] = (
         None
@@ -81,22 +77,15 @@ class LMTX(PretrainedEncoder):
         int | None,
         Ge(8),
         Unit("tokens"),
-        Doc(
-            "maximum length of a document and a label together, if the judge's own is not less, or of a document in "
-            "words on a server; none: the judge's own"
-        ),
+        Doc("maximum length of document and label together, or of a document in words on a server; none: its own"),
     ] = None
     judge_batch: Annotated[int, Ge(1), Unit("pairs"), Doc("number of pairs judged at a time, or requests at once")] = 32
     relevant: Annotated[
-        float,
-        Doc("lowest score of a relevant label: 0.5 for probabilities, 0 for a cross-encoder of logits"),
+        float, Doc("lowest score of a relevant label: 0.5 for probabilities, 0 for a cross-encoder of logits")
     ] = 0.5
     shortlist: Annotated[Labels, Doc("number of labels of a document that are judged", _CODE)] = 10
     own_title: Annotated[
-        bool,
-        Doc(
-            "judge a label that repeats the document's title; where documents are labels too, it is the document itself"
-        ),
+        bool, Doc("judge a label that repeats the document's title, which may be the document itself")
     ] = True
     rounds: Annotated[Positive, Doc("number of rounds, if none is worse than the one before", _CODE)] = 6
     fresh: Annotated[bool, Doc("train the checkpoint again in each round, not the encoder as it is", _CODE)] = True
