@@ -82,8 +82,7 @@ class NGAME(DualEncoder):
         return f"{super().describe()}, {self.finetune_steps} steps of {self.finetune_batch}"
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Train the encoder, then the classifiers. Raises what ``DualEncoder.fit`` raises, and UsageError where the
-        network compares by inner product."""
+        """Train the encoder, then the classifiers. Raises what ``DualEncoder.fit`` raises."""
         super().fit(raw_X, raw_Y, pairs)
         assert pairs is not None, "supervision is required"
         rows = np.flatnonzero(np.diff(pairs.indptr))

@@ -74,11 +74,8 @@ class RAE(DualEncoder):
 
 
 def aggregate(labels: TopK, instances: TopK, known: csr_matrix, temperature: float, mix: float, k: int) -> TopK:
-    """Rank labels by the weights of the nearest labels and instances of each text.
-
-    known: pairs of the instances, binary CSR. The weights of a text are not divided by their sum, which no order
-    depends on.
-    """
+    """Rank labels by the weights of the nearest labels and instances of each text. known: pairs of the instances,
+    binary CSR. The weights of a text are not divided by their sum, which no order depends on."""
     from scipy.sparse import csr_matrix
 
     largest = np.maximum(labels.scores[:, 0], instances.scores[:, 0])[:, None].astype(np.float64)

@@ -36,8 +36,7 @@ def surrogate_pairs(
 def count_visits(pairs: csr_matrix, steps: int, restart: float, kept: int, seed: int) -> csr_matrix:
     """Frequencies by which a random walk over the pairs visits each label: CSR float32 [L, L], rows that sum to 1.
     pairs: binary CSR [N, L]. From a label the walk goes to one of its documents and on to one of that document's
-    labels, or with probability ``restart`` back to its start. Of ``steps`` visits, the ``kept`` most visited labels
-    stay."""
+    labels, or with probability ``restart`` back to its start. The ``kept`` most visited labels stay."""
 
     by_label = pairs.T.tocsr()
     labels = pairs.shape[1]
@@ -98,8 +97,7 @@ def train_encoder(
     device: str,
 ) -> list[list[float]]:
     """Train the encoder in place to predict the surrogates, by a linear layer with binary cross-entropy. surrogates:
-    binary CSR float32 [N, K]. rates: of the encoder and of the layer. Returns what ``train`` does, and raises what it
-    raises."""
+    binary CSR float32 [N, K]. rates: of encoder and layer. Returns, and raises, what ``train`` does."""
     head = nn.Linear(encoder.residual.out_features, surrogates.shape[1]).to(device)
     # Each cluster starts at its own frequency. From 0 the first steps would push all outputs down at once, and the
     # vectors of all documents with them.
@@ -130,8 +128,7 @@ def train_classifiers(
 ) -> tuple[np.ndarray, list[list[float]]]:
     """Train one classifier a label from ``start``, by binary cross-entropy: float32 [L, d] of length 1, and the losses.
     documents: float32 [N, d] of length 1. pairs: binary CSR [N, L]. near: int32 [N, n], labels that each document is
-    trained on beside its own, -1 for none. random_labels: as many are drawn per document, with replacement.
-    options: of ``fit_classifiers``."""
+    trained on beside its own, -1 for none. random_labels: drawn per document. options: of ``fit_classifiers``."""
     rng = np.random.default_rng(seed)
     drawn = rng.integers(0, len(start), (len(near), random_labels)).astype(np.int32)
     for first in range(0, len(near), ROWS):

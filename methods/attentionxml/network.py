@@ -72,8 +72,7 @@ class AttentionNetwork(nn.Module):  # type: ignore[misc] # torch counts as untyp
         self, vectors: np.ndarray, nodes: int, hidden: int, connected: Sequence[int], dropouts: tuple[float, float]
     ) -> None:
         """Start from word vectors, float32 [V, d] with V at least 1. nodes: K. hidden: width of the LSTM in each
-        direction. connected: widths of the fully connected layers. dropouts: shares of the word vectors and of the
-        LSTM's states that training drops."""
+        direction. connected: widths of the fully connected layers. dropouts: of word vectors and of states."""
         super().__init__()
         self.words = nn.Embedding.from_pretrained(torch.from_numpy(vectors.copy()), freeze=False, sparse=True)
         self.lstm = nn.LSTM(vectors.shape[1], hidden, batch_first=True, bidirectional=True)
@@ -97,13 +96,12 @@ class AttentionNetwork(nn.Module):  # type: ignore[misc] # torch counts as untyp
 
     def start_at(self, share: float) -> None:
         """Let the output begin at the logit of a share: that of the nodes that a text has, on the first level. From 0,
-        the first steps would do nothing but push all outputs down."""
+        the first steps would only push all outputs down."""
         nn.init.constant_(self.output.bias, float(torch.logit(torch.tensor(share), eps=1e-6)))
 
     def forward(self, words: np.ndarray, lengths: np.ndarray, nodes: torch.Tensor | None = None) -> torch.Tensor:
-        """The logits of each text for its nodes, [n, m], or for all K of them, [n, K], where none are given. words:
-        int64 [n, T], what is beyond a text's length counts nothing. lengths: int64 [n], each from 1 to T. nodes: int64
-        [n, m]."""
+        """The logits of each text for its nodes, [n, m], or for all K, [n, K], without nodes. words: int64 [n, T].
+        lengths: int64 [n], from 1 to T. nodes: int64 [n, m]."""
         states = self._states(words, lengths)
         device = states.device
         if nodes is None:
@@ -176,8 +174,8 @@ def train(
     seed: int,
 ) -> list[list[float]]:
     """Train in place on all ``rows`` in each epoch. Returns [step, mean loss] per epoch. Raises MethodError if it
-    diverges. loss_of: the loss of the rows of a step. averaged: the last epochs whose final weights are averaged
-    (stochastic weight averaging); 0 or 1: the last weights."""
+    diverges. loss_of: the loss of the rows of a step. averaged: last epochs whose weights are averaged; 0 or 1:
+    none."""
     mean = AveragedModel(network) if averaged > 1 and epochs else None
 
     def average(epoch: int) -> None:

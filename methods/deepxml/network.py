@@ -34,8 +34,8 @@ def train(
 ) -> list[list[float]]:
     """Train the parts of a network in place, each at its own rate. Returns [step, mean loss] per epoch. batches: the
     rows of each step of an epoch, by its number. loss_of: the mean loss of a step's rows. schedule: share of the rates
-    in an epoch, by its number and the number of epochs. after_epoch: called with the number of each epoch. Raises
-    MethodError where a loss is NaN or infinite."""
+    in an epoch, by its number and that of epochs. after_epoch: called with its number. Raises MethodError where a loss
+    is not finite."""
     optimizers: list[tuple[torch.optim.Optimizer, float]] = []
     for part, rate in parts:
         tables = [

@@ -47,13 +47,11 @@ def top_k(queries: np.ndarray, items: np.ndarray, k: int, **options: Any) -> Top
 def top_k_batches(
     queries: np.ndarray, items: np.ndarray, k: int, *, notes: dict[str, object] | None = None, **options: Any
 ) -> Iterator[TopK]:
-    """Yield the k items with the largest inner product per query, ties by lower item number, batch by batch.
-
-    queries: [N, d]; items: [L, d]; float32 or float16, memory maps too: both are read block by block. device: ``cuda``,
-    or else the CPU, which uses HNSW for more than ``exact_up_to`` items. processes: GPUs that share the queries.
+    """Yield the k items with the largest inner product per query, ties by lower item number, batch by batch. queries:
+    [N, d]; items: [L, d]; float32 or float16, memory maps too: both are read block by block. device: ``cuda``, or else
+    the CPU, which uses HNSW for more than ``exact_up_to`` items. processes: GPUs that share the queries.
     ``notes["search"]`` receives the index used and, for HNSW, its recall on queries drawn by ``seed``. Padded where L <
-    k. Raises MethodError where a vector is not finite.
-    """
+    k. Raises MethodError where a vector is not finite."""
     search = Index(items, **options).search(k)
     yield from search.batches(queries)
     if notes is not None:
@@ -74,10 +72,8 @@ def regroup(batches: Iterable[TopK], rows: int) -> Iterator[TopK]:
 
 
 def renumber(found: TopK, labels: np.ndarray, known: np.ndarray) -> TopK:
-    """Return predictions by the numbers of all labels, for the queries that are known; the others have none.
-
-    labels: int [S], their numbers by those of ``found``. known: bool, a query each.
-    """
+    """Return predictions by the numbers of all labels, for the queries that are known; the others have none. labels:
+    int [S], their numbers by those of ``found``. known: bool, a query each."""
     kept = known[:, None] & (found.indices >= 0)
     numbers = np.where(kept, labels[found.indices], -1).astype(np.int32)
     return TopK(numbers, np.where(kept, found.scores, -np.inf).astype(np.float32))

@@ -66,8 +66,8 @@ def _mean_over_positives(costs: torch.Tensor, positive: torch.Tensor, rows: torc
 
 @dataclass(frozen=True)
 class HardNegatives:
-    """``count`` labels per document, drawn from its ``nearest`` ones without its own. The nearest are found again
-    after ``refreshed`` steps."""
+    """``count`` labels per document, drawn from its ``nearest`` ones without its own. These are found again after
+    ``refreshed`` steps."""
 
     count: int
     nearest: int
@@ -90,8 +90,8 @@ class LabelPool(ContrastiveTask):
         hard: HardNegatives | None,
     ) -> None:
         """pairs: binary CSR [N, L], no row empty. batch: documents of a step, over all processes. hard: None for a pool
-        of all labels; otherwise it has a label of each document, its hard negatives, and others in place of repeated
-        labels, so that each pool has the same size."""
+        of all labels; otherwise a label of each document, its hard negatives, and others in place of repeated
+        labels."""
         self._instances, self._labels, self._pairs = instances, labels, pairs.tocsr()
         self._temperature, self._seed, self._loss, self._hard = temperature, seed, loss, hard
         self._epochs = Epochs(pairs.shape[0], batch, seed)

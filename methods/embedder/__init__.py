@@ -149,10 +149,8 @@ class Embedder(Method):
             yield from self._nearest(vectors, self._labels, k, self.notes)
 
     def save(self, folder: Path) -> None:
-        """Write the vectors of the labels, and the checksum of the model, which is not copied.
-
-        Raises MethodError for a model whose texts are not one dense vector each.
-        """
+        """Write the vectors of the labels, and the checksum of the model, which is not copied. Raises MethodError for a
+        model whose texts are not one dense vector each."""
         if self._other is not None:
             raise MethodError(
                 f"{self.title} with sparse vectors, or several of a text, cannot be kept", "run it instead"

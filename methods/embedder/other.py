@@ -42,10 +42,8 @@ class Opened(ABC):
         prompts: tuple[str | None, str | None],
         batch: int,
     ) -> Self:
-        """Find a model and load it. prompts: of instances and labels; None for the model's own.
-
-        Raises Unavailable where the model is missing, UsageError where it cannot be run.
-        """
+        """Find a model and load it. prompts: of instances and labels; None for the model's own. Raises Unavailable
+        where the model is missing, UsageError where it cannot be run."""
         model, notes = open_other(cls.kind, name, device, precision, max_length)
         if model.similarity_fn_name not in cls.similarities:
             searched = " and ".join(cls.similarities)

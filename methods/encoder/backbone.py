@@ -175,8 +175,7 @@ def find_backbone(
 ) -> Backbone:
     """Return the checkpoint of a name. name: a folder; ``all-MiniLM-L6-v2``, from its package or the hub;
     ``scratch:LAYERSxWIDTH``, trained here on raw_X and raw_Y by the remaining arguments; or an id of the hub. Raises
-    Unavailable, with the command that installs them, without the weights; UsageError if a folder has none; MethodError
-    if their checksum is wrong."""
+    Unavailable without the weights, UsageError if a folder has none, MethodError if their checksum is wrong."""
     shape = _SCRATCH.fullmatch(name)
     if shape:
         from xmcbench.methods.encoder.scratch import scratch_checkpoint
@@ -204,8 +203,8 @@ def check_minilm(folder: Path) -> None:
 
 def model_input(parameter: str, name: str) -> dict[str, Path | str]:
     """Return the input of a method whose parameter names a model, for ``Method.inputs``. A folder counts by its
-    content, a model of the hub by its commit. The name all-MiniLM-L6-v2 stands for weights whose checksum is verified,
-    and ``scratch:`` for what the corpus gives."""
+    content, a model of the hub by its commit. The checksum of all-MiniLM-L6-v2 is verified, and ``scratch:`` is made of
+    the corpus."""
     if name == MINILM or _SCRATCH.fullmatch(name):
         return {}
     folder = Path(name).expanduser()
@@ -233,8 +232,7 @@ def locate(name: str) -> tuple[Path, str]:
 def require_backbone(name: str, prompts: tuple[str | None, str | None] = (None, None)) -> None:
     """Raise Unavailable, with the command that installs them, if ``find_backbone`` could not get the weights. Nothing
     is downloaded and no framework imported: it runs while planning. prompts: of instances and labels, None for the
-    checkpoint's own. Raises UsageError for an unknown name, and for a folder that is no checkpoint that can be
-    followed."""
+    checkpoint's own. Raises UsageError for an unknown name, and for a folder that is no usable checkpoint."""
     if Path(name).expanduser().is_dir() and name != MINILM:
         _weights(Path(name).expanduser())
         read_settings(Path(name).expanduser()).choose_prompts(prompts)

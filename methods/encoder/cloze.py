@@ -67,8 +67,7 @@ class Splitter:
 
 def splitter(kind: Sentences, artifacts: Artifacts, raw_X: Texts) -> Splitter:
     """A splitter for the contents of a corpus. Punkt (Kiss and Strunk 2006) learns abbreviations and collocations from
-    plain text. NLTK's English model comes with no package, so this one learns from a sample of the contents themselves:
-    once, kept as an artifact."""
+    plain text. NLTK's English model comes with no package, so this one learns from a sample of the contents, once."""
     if kind == "regex":
         return Splitter()
 
@@ -110,8 +109,8 @@ class ContextPairs:
 @dataclass(frozen=True)
 class Repeated:
     """The documents whose content repeats their title. folder: holds ``texts.arrow`` (their titles and contents) and
-    ``places.npy`` (int64 [n], the place of a pair's document in it, -1 where the title is not repeated). The other
-    attributes are those of ``context_pairs``."""
+    ``places.npy`` (int64 [n], the place of a pair's document in it, -1 where the title is not repeated). The rest: see
+    ``context_pairs``."""
 
     folder: Path
     split: Splitter

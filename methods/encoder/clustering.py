@@ -98,8 +98,7 @@ def _half(vectors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Mining:
-    """Clusters of at most ``size`` documents, made again at the first epoch that begins at least ``refreshed`` steps
-    later."""
+    """Clusters of at most ``size`` documents, made again in the first epoch ``refreshed`` steps later."""
 
     size: int
     refreshed: int
@@ -118,8 +117,8 @@ class PairLoss:
 
 class ClusteredPairs(ContrastiveTask):
     """Documents with one of their labels each; a batch takes whole clusters, except at its edges. An epoch has no
-    document twice, and leaves out those that do not fill a batch. The other labels of the batch are the negatives of a
-    document, except its own."""
+    document twice, and leaves out those that do not fill a batch. The negatives of a document are the other labels of
+    the batch."""
 
     def __init__(
         self,

@@ -33,8 +33,8 @@ def in_batch(
     anchors: torch.Tensor, candidates: torch.Tensor, first: int, temperature: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Logits of this process's anchors against all candidates, and the mask of each anchor's positive. anchors: [n, d];
-    candidates: [m, d]; anchor i belongs to candidate ``first`` + i. Returns logits [n, m] (inner products over the
-    temperature) and bool [n, m]."""
+    candidates: [m, d]; anchor i belongs to candidate ``first`` + i. Returns logits, inner products over the
+    temperature, and bool, [n, m] both."""
     logits = anchors @ candidates.T / temperature
     own = torch.zeros_like(logits, dtype=torch.bool)
     own.diagonal(first).fill_(True)
@@ -132,8 +132,7 @@ class ContrastiveTask(Task):
 def embed_parts(
     network: nn.Module, parts: list[tuple[TokenSource, np.ndarray]], device: torch.device
 ) -> list[torch.Tensor]:
-    """The vectors [rows, d] of each part, with gradients. Texts are first sorted into batches of similar length, so
-    there is little padding."""
+    """The vectors [rows, d] of each part, with gradients, computed in batches of similar length."""
     texts = [store[row] for store, rows in parts for row in rows]
     pad = parts[0][0].pad
     cached = getattr(getattr(network, "module", network), "cached_tokens", None)
@@ -166,14 +165,12 @@ class TwoViews(ContrastiveTask):
 
 
 class InverseCloze(TwoViews):
-    """Equation 2 between context and title of a document (ICT); the sentences that lose the title are drawn at every
-    visit."""
+    """Equation 2 between context and title of a document (ICT); sentences lose the title at random."""
 
     def __init__(
         self, drawn: ContextPairs, batch: int, temperature: float, seed: int, used: np.ndarray | None = None
     ) -> None:
-        """batch: documents of a step, over all processes; used: numbers of the pairs that are trained on, int [m];
-        default is all."""
+        """batch: documents of a step, over all processes; used: numbers of the pairs to train on, int [m], or all."""
         super().__init__(drawn.contexts, drawn.titles, batch, temperature, seed)
         self._drawn, self._used = drawn, np.arange(len(drawn.contexts)) if used is None else used
         self._epochs = Epochs(len(self._used), batch, seed)
@@ -199,8 +196,7 @@ class KnownPairs(ContrastiveTask):
         balanced: bool = False,
     ) -> None:
         """pairs: binary CSR [N, L]; instances: N texts; labels: L texts; batch: pairs of a step, over all processes.
-        negatives: other labels of the batch that count. balanced: draw a label once before any comes again, not each
-        pair."""
+        negatives: other labels of the batch that count. balanced: draw each label once before any comes again."""
         pairs = pairs.tocsr()
         self._instances, self._labels, self._pairs, self._temperature = instances, labels, pairs, temperature
         self._rows = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))

@@ -97,8 +97,8 @@ class BackboneMethod(Method):
         return self.instance_prompt, ""
 
     def _open(self, raw_X: Texts, raw_Y: Texts, label_length: int | None = None, **options: Any) -> Tower:
-        """Open the backbone with its head, untrained. options: of ``Tower.open``. Raises UsageError where the method
-        needs a cosine and the network has none."""
+        """Open the backbone with its head, untrained. options: of ``Tower.open``. Raises UsageError without a cosine
+        that the method needs."""
         from xmcbench.methods.encoder.tower import Tower
 
         options = {"projection": False, "temperature": 1.0, **options}
@@ -170,8 +170,7 @@ class LabelSearch(BackboneMethod):
 
 class DualEncoder(LabelSearch):
     """An encoder whose inner product of instance and label is the score (MACLR, equation 1). Without pairs it ranks
-    with the weights that it has; with pairs it is fine-tuned on them first, by the in-batch contrastive loss (equation
-    2)."""
+    with the weights that it has; with pairs it is fine-tuned on them first (equation 2)."""
 
     label_text: Annotated[LabelPart, LABEL_TEXT] = "title"
     finetune_steps: Annotated[

@@ -86,11 +86,9 @@ _PLAIN, _ATTENTION = ("bert", "camembert", "roberta", "xlm-roberta"), "xmcbench"
 
 def freeze(transformer: nn.Module, device: str, precision: Chosen) -> Callable[[torch.Tensor, torch.Tensor], Any]:
     """Return a function from a batch, ids int64 and mask bool [n, longest], to its hidden states, for inference alone.
-
     In bf16 and fp16 it holds a copy with weights of that type: autocast would cast them again in every layer of every
     batch, and keep what is between the products in float32. On the CPU, the weights of linear layers are copied once
-    more into the layout of the products.
-    """
+    more into the layout of the products."""
     packed = can_pack(device, precision)
     if precision != "fp32":
         transformer = copy.deepcopy(transformer).to(DTYPES[precision]).eval()

@@ -32,8 +32,8 @@ _SKIPPED = 2
 
 def open_encoder(folder: Path, head: Head, seed: int, projection: bool = False, precision: Chosen = "fp32") -> Encoder:
     """The checkpoint in ``folder`` under a head; layers that it does not bring are drawn from ``seed``. Raises
-    UsageError where the folder is not a checkpoint of an encoder, states what is not followed here, or lacks weights:
-    random numbers are never used instead."""
+    UsageError where the folder is not a checkpoint of an encoder, states what is not followed here, or lacks
+    weights."""
     settings = read_settings(folder)
     transformer = _open_transformer(settings.transformer)
     with torch.random.fork_rng(devices=[]):
@@ -70,8 +70,8 @@ def _open_transformer(folder: Path) -> nn.Module:
 
 
 def open_tokenizer(folder: Path, prompt: str = "") -> Tokenizer:
-    """The checkpoint's tokenizer, which puts a prompt before every text. Raises UsageError where it has none that runs
-    in ``tokenizers``."""
+    """The checkpoint's tokenizer, with a prompt before every text. Raises UsageError without one that runs in
+    ``tokenizers``."""
     from transformers import AutoTokenizer
 
     settings = read_settings(folder)
@@ -113,10 +113,8 @@ _MODULES = "sentence_transformers.models"
 
 def save_tower(tower: Tower, folder: Path) -> None:
     """Write a tower with the weights that it has now: transformer, tokenizer, pooling, layers, prompts, similarity.
-
     Vectors are not scaled to length 1 in the end where the checkpoint's layers do not do so: the similarity says it.
-    The longest text is that of an instance.
-    """
+    The longest text is that of an instance."""
     encoder, settings = tower.encoder, read_settings(tower.backbone.folder)
     transformer: Any = encoder.transformer
     transformer.save_pretrained(folder)

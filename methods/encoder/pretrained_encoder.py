@@ -112,8 +112,8 @@ class ContextEncoder(PretrainedEncoder):
         seed: int,
         held_out: np.ndarray | None = None,
     ) -> tuple[ContrastiveTask, dict[str, object]]:
-        """A task with ICT beside it, and its identity. seed: of the order of ICT's documents. held_out: documents that
-        it does not see, int."""
+        """A task with ICT beside it, and its identity. seed: of the order of ICT's documents. held_out: unseen
+        documents, int."""
         from xmcbench.methods.encoder.contrastive import InverseCloze, Replayed
 
         if not weight:

@@ -40,13 +40,11 @@ def train_shared(
     processes: int = 1,
     keep: bool = True,
 ) -> dict[str, object]:
-    """Train the encoder, or load the weights of the same training. Returns its history as a note.
-
-    identity: of the task (JSON values), to which encoder, plan, device, precision and number of processes are added.
-    processes: on this machine; several machines train together, and each keeps the weights. keep: whether the weights
-    become an artifact. A killed training resumes from its last checkpoint. Raises UsageError for an invalid environment
-    of several machines, MethodError where a training process fails.
-    """
+    """Train the encoder, or load the weights of the same training. Returns its history as a note. identity: of the task
+    (JSON values), to which encoder, plan, device, precision and number of processes are added. processes: on this
+    machine; several machines train together, and each keeps the weights. keep: whether the weights become an artifact.
+    A killed training resumes from its last checkpoint. Raises UsageError for an invalid environment of several
+    machines, MethodError where a training process fails."""
     machines = Machines.here()
     key = {
         "task": dict(identity),
@@ -210,8 +208,7 @@ class Tower:
     def nearest(
         self, queries: np.ndarray, items: np.ndarray, k: int, notes: dict[str, object] | None = None
     ) -> Iterator[TopK]:
-        """Yield the k items with the largest inner product per query, found where the tower computes; see
-        ``top_k_batches``."""
+        """Yield the k items with the largest inner product per query, as ``top_k_batches`` does."""
         return top_k_batches(
             queries, items, k, device=self.device, processes=self.processes, seed=self.seed, notes=notes
         )

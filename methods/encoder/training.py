@@ -36,8 +36,8 @@ _PATIENCE = timedelta(days=1)
 @dataclass(frozen=True)
 class TrainingPlan:
     """Settings of a training. The learning rate rises linearly over the first ``warmup`` share of the steps, then falls
-    linearly to 0. ``clip``: maximum Euclidean norm of the whole batch's gradient; None: no limit. ``checkpoint_s``:
-    seconds between checkpoints."""
+    linearly to 0. ``clip``: maximum norm of the whole batch's gradient, if any. ``checkpoint_s``: seconds between
+    checkpoints."""
 
     steps: int
     learning_rate: float
@@ -168,8 +168,7 @@ class Task(ABC):
     @abstractmethod
     def losses(self, step: int, network: nn.Module, context: DistributedContext) -> Mapping[str, torch.Tensor]:
         """Return this process's share of the step's losses by name; their sum is minimized. A loss is the mean over the
-        process's own anchors, so that the mean over all processes is that of the whole batch. ``network`` is called
-        once."""
+        process's own anchors, so that the mean over all processes is that of the batch. ``network`` is called once."""
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the state to keep between steps, equal on every process."""
@@ -199,8 +198,7 @@ def train(
 ) -> History:
     """Train the network in place by AdamW; resume from the checkpoint in ``folder`` if it is of the same training.
     identity: of this training (JSON values). The last checkpoint stays until the caller has stored the weights and
-    removes it. Raises MethodError if a loss is NaN or infinite. Started by torchrun or accelerate, all processes take
-    part."""
+    removes it. Raises MethodError if a loss is not finite. All processes of torchrun or accelerate take part."""
     context = DistributedContext.of(device)
     accelerator = context.accelerator
     optimizer = torch.optim.AdamW(

@@ -27,13 +27,11 @@ def linear_svms(
     threshold: float,
     seed: int,
 ) -> csr_matrix:
-    """Return a linear SVM with L2 loss per cluster of a level: CSR float32 [K, features + 1], the bias last.
-
-    X: CSR float32 [N, features]. positives: CSC [N, K], instances of each cluster. members: CSC [K, P], clusters below
-    each of the level above. instances: CSC [N, P], on which the clusters below are trained. Minimizes |w|^2 / 2 + cost
-    sum max(0, 1 - y w x)^2 by dual coordinate descent (Hsieh et al., ICML 2008), a seed per cluster; weights below
-    the threshold are dropped. A cluster that all of its instances have gets the margin 1.
-    """
+    """Return a linear SVM with L2 loss per cluster of a level: CSR float32 [K, features + 1], the bias last. X: CSR
+    float32 [N, features]. positives: CSC [N, K], instances of each cluster. members: CSC [K, P], clusters below each of
+    the level above. instances: CSC [N, P], on which the clusters below are trained. Minimizes |w|^2 / 2 + cost sum
+    max(0, 1 - y w x)^2 by dual coordinate descent (Hsieh et al., ICML 2008), a seed per cluster; weights below the
+    threshold are dropped. A cluster that all of its instances have gets the margin 1."""
 
     cores = usable_cores()
     rows, columns, weights = [], [], []
@@ -213,8 +211,8 @@ _BLOCK = 20_000_000
 
 class TreeRanker:
     """Ranks the labels that have a training pair; the others have no classifier and are never predicted. The model of
-    XR-Linear (Yu et al., JMLR 2022): a linear SVM at each node, trained on the instances of its parent (teacher-forcing
-    negatives), and a beam search from the root."""
+    XR-Linear (Yu et al., JMLR 2022): a linear SVM at each node, trained on the instances of its parent, and a beam
+    search."""
 
     def __init__(self, seen: np.ndarray, levels: list[Chunks]) -> None:
         """seen: int [S], the labels that the leaves stand for, rising. levels: the classifiers, from the root down."""

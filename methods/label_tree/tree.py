@@ -84,8 +84,7 @@ def label_tree(X: csr_matrix, pairs: csc_matrix, *, nr_splits: int, max_leaf_siz
 @dataclass(frozen=True)
 class Level:
     """One level of a tree: K clusters, or the labels themselves. children: binary CSR float32 [clusters above, K]; the
-    first level has a single cluster above, the root. labels: CSR float32 [N, K], how many labels of each instance are
-    in each cluster."""
+    first level has a single cluster above, the root. labels: CSR float32 [N, K], labels of an instance in a cluster."""
 
     children: csr_matrix
     labels: csr_matrix
@@ -98,8 +97,7 @@ class Level:
 
 def levels(tree: list[csc_matrix], pairs: csr_matrix, smallest: int, largest: int) -> list[Level]:
     """The levels of a tree that have ``smallest`` to ``largest`` clusters, from the root down; at least one. pairs:
-    binary CSR [N, L]. If no level has a size within these bounds, the nearest one below them is taken, or the first one
-    where there is none."""
+    binary CSR [N, L]. If no level has a size within these bounds, the nearest one below them is taken, or the first."""
     sizes = [chain.shape[0] for chain in tree]
     fitting = [place for place, size in enumerate(sizes) if size <= largest] or [0]
     kept = [place for place in fitting if sizes[place] >= smallest] or fitting[-1:]

@@ -97,8 +97,7 @@ class MACLR(SelfTraining):
         return self.steps * first + (self.pseudo_steps * second if self._second else 0)
 
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
-        """Train Stage I, then Stage II. Raises MethodError if no document has a context where one is needed, or a
-        pseudo pair."""
+        """Train Stage I, then Stage II. Raises MethodError if none has a context, or a pseudo pair."""
         if not (self.steps or self._second or self.held_out):
             return
         own_titles = self._own_titles(tower, raw_X, raw_Y)

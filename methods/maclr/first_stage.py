@@ -84,8 +84,7 @@ def k_means(
 ) -> np.ndarray:
     """Return the cluster of each vector, int64 [n]. Raises MethodError where a vector is not finite. vectors: float32
     [n, d]. restarts: of k-means, of which the tightest clustering wins. points: vectors a cluster that centroids are
-    fitted to at most. device: ``cuda`` is used where FAISS has a GPU. With as many clusters as vectors or more, each
-    vector is its own cluster."""
+    fitted to at most. device: ``cuda`` is used where FAISS has a GPU. With as many clusters, each vector is its own."""
     if clusters >= len(vectors):
         return np.arange(len(vectors))
     if not np.isfinite(vectors).all():
@@ -148,8 +147,8 @@ def label_loss_by_cluster(
     ignored: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Label regularization in the authors' code: all twins of the anchor's cluster are positives. The denominator holds
-    the twins of the whole batch and the labels. anchors: [n, d]; twins: [b, d]; positive: bool [n, b]; labels and
-    ignored as for ``label_loss``."""
+    the twins of the whole batch and the labels. anchors: [n, d]; twins: [b, d]; positive: bool [n, b]. The rest: see
+    ``label_loss``."""
     logits = anchors @ torch.cat([twins, labels]).T / temperature
     return contrastive_loss(logits, *_with_labels(positive, ignored, labels))
 
@@ -215,7 +214,7 @@ class Regularization:
 
 class FirstStage(UnevenTask):
     """Equation 3 over clusters of (context, title) pairs, and equation 4 over sampled labels; their sum is minimized.
-    Without clusters and labels this is ICT."""
+    Without both, this is ICT."""
 
     even: ClassVar = ("context",)
 

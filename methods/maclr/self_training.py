@@ -28,8 +28,7 @@ _OWN_TITLES = 100
 
 class SelfTraining(ContextEncoder):
     """Stage II of MACLR (section 4.3): pseudo labels of several sources, and what the encoder learns from them. The
-    paper takes three labels from the encoder and three from TF-IDF. The other parameters are ways to be less sensitive
-    to wrong ones."""
+    paper takes three labels from the encoder and three from TF-IDF. The other parameters help against wrong ones."""
 
     packages: ClassVar = {**ContextEncoder.packages, **PACKAGES, "bm25s": "bm25s", "Stemmer": "PyStemmer"}
 
@@ -172,8 +171,8 @@ class SelfTraining(ContextEncoder):
     def _pseudo_task(
         self, tower: Tower, raw_X: Texts, read: Texts, raw_Y: Texts, own_titles: OwnTitles, seed: int
     ) -> tuple[ContrastiveTask, dict[str, object]]:
-        """Pseudo labels of the texts that are read, and what is learned from them. seed: of the order of the documents.
-        Raises MethodError where there are none."""
+        """Pseudo labels of the texts that are read, and what is learned from them. seed: of their order. Raises
+        MethodError without any."""
         from xmcbench.methods.maclr.second_stage import HardNegatives, SecondStage, SoftTargets
 
         rankings = self._rankings(tower, raw_X, read, raw_Y, own_titles)

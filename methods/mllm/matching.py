@@ -21,11 +21,9 @@ _NAMES = 65_536
 
 @dataclass(frozen=True)
 class Matches:
-    """Labels that sentences name: arrays with a value per match, by sentence and label.
-
-    sentences, labels: int. preferred: bool, by the title of the label. sizes: int, tokens of the term. ambiguity:
-    other labels of the sentence whose terms have these tokens too.
-    """
+    """Labels that sentences name: arrays with a value per match, by sentence and label. sentences, labels: int.
+    preferred: bool, by the title of the label. sizes: int, tokens of the term. ambiguity: other labels of the sentence
+    whose terms have these tokens too."""
 
     sentences: np.ndarray
     labels: np.ndarray

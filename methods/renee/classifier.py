@@ -23,8 +23,8 @@ def start_weights(
     documents: np.ndarray, labels: np.ndarray, pairs: csr_matrix, text_weight: float, norm: float
 ) -> np.ndarray:
     """Weights of a classifier before its training, float32 [L, d] of length ``norm``: of each label the direction of
-    the sum of its documents and ``text_weight`` times itself. documents: float32 [N, d]; labels: float32 [L, d]; both
-    of length 1. pairs: binary CSR [N, L]."""
+    the sum of its documents and ``text_weight`` times itself. documents: float32 [N, d], labels: float32 [L, d], of
+    length 1. pairs: CSR [N, L]."""
     sums = pairs.T.astype(np.float32) @ documents + text_weight * labels
     lengths = np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
     return (norm * sums / lengths).astype(np.float32)  # type: ignore[no-any-return]

@@ -41,11 +41,9 @@ _HINTS = {
 
 
 class Server:
-    """A judge on a server: the score is the probability of yes among yes and no, or 1 or 0 without probabilities.
-
-    url: up to the part before ``/chat/completions``. at_once: requests that wait for an answer at a time. words: of a
-    document, at most; the rest is cut. counts: requests, retries, and tokens as the server counts them.
-    """
+    """A judge on a server: the score is the probability of yes among yes and no, or 1 or 0 without probabilities. url:
+    up to the part before ``/chat/completions``. at_once: requests that wait for an answer at a time. words: of a
+    document, at most; the rest is cut. counts: requests, retries, and tokens as the server counts them."""
 
     def __init__(self, url: str, model: str, instruction: str | None, at_once: int, words: int | None) -> None:
         """Raise UsageError for something else than an address of the Web."""
@@ -122,11 +120,8 @@ class Server:
 
 
 def read_score(document: Mapping[str, Any]) -> float:
-    """Return the score in a chat completion, 0 to 1.
-
-    Raises ValueError where it says neither yes nor no, KeyError, IndexError, TypeError or AttributeError for a document
-    that is none.
-    """
+    """Return the score in a chat completion, 0 to 1. Raises ValueError where it says neither yes nor no, KeyError,
+    IndexError, TypeError or AttributeError for a document that is none."""
     choice = document["choices"][0]
     listed = ((choice.get("logprobs") or {}).get("content") or [{}])[0].get("top_logprobs") or []
     found = {"yes": 0.0, "no": 0.0}
@@ -163,8 +158,8 @@ def judge_inputs(parameter: str, model: str, url: str | None, judgments: str | N
 
 
 def require_judge(model: str, url: str | None, judgments: str | None) -> None:
-    """Raise Unavailable where the model is not available. Raises UsageError where it is a folder without a judge, or
-    the file of judgments is not there."""
+    """Raise Unavailable where the model is not available. Raises UsageError without a judge in a folder, or a file of
+    judgments."""
     from xmcbench.methods.embedder.folder import check_folder
     from xmcbench.methods.encoder.backbone import require_located
 
@@ -185,8 +180,7 @@ def open_judge(
     batch: int,
     instruction: str | None,
 ) -> tuple[Judge, Mapping[str, object]]:
-    """Open a judge; return it with facts about its model. Raises Unavailable where it is not available, UsageError
-    where it is not a judge."""
+    """Open a judge; return it with facts about its model. Raises Unavailable without it, UsageError for no judge."""
     if url is not None:
         return Server(url, model, instruction, batch, max_length), {"name": model, "source": "a server", "sha256": ""}
     judge = CrossEncoder(model, compute, precision, max_length, batch, instruction)

@@ -48,8 +48,8 @@ class TfidfFeatures:
         analyzer: Analyzer | None = None,
     ) -> TfidfFeatures:
         """Return the features of these texts, from the store, or made and stored. ngrams: 1 for words, 2 for pairs of
-        words too, which n-grams of characters never make. max_df: a feature in more than this share of the texts (0..1)
-        is dropped."""
+        words too, which n-grams of characters never make. max_df: features in a larger share of the texts are
+        dropped."""
         from scipy.sparse import load_npz, save_npz
 
         terms = 1 if analyzer == "characters" else ngrams
@@ -125,8 +125,7 @@ def _analyze_batches(texts: Texts, analyzer: Analyzer) -> Iterator[pa.Array]:
 
 def write_terms(tokens: Tokens) -> pa.Array:
     """Return tokens as texts that every recipe splits into the same terms: Arrow ``large_string`` [texts]. Single
-    characters, and terms with combining marks or punctuation, are spelled with a letter that texts do not have.
-    Different terms stay different."""
+    characters, and terms with combining marks or punctuation, are spelled with a letter that texts do not have."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -30,16 +30,13 @@ Recipe = Literal["sklearn", "pecos"]
 
 
 class NgramTfidf:
-    """Words and bigrams weighted by TF-IDF.
-
-    ``sklearn`` gives the vectors of scikit-learn's TfidfVectorizer: lower case, words of two letters, digits or
-    underscores and more; features in more than ``max_df`` of the documents dropped; idf = ln((N + 1) / (df + 1)) + 1;
-    L2 norm 1. Characters are lowered one by one, so that a Greek final sigma and a dotted capital I differ.
-
-    ``pecos`` gives the vectors of PECOS by the recipe of MACLR's TF-IDF pseudo labels (amzn/pecos issue 206): case and
-    punctuation kept; words and bigrams as two blocks; idf = max(ln(N / (df + 1)), 0); L2 norm 1 of each block, then of
-    the whole. PECOS splits on spaces only; here any ASCII whitespace separates words, such as the TAB behind a title.
-    """
+    """Words and bigrams weighted by TF-IDF. ``sklearn`` gives the vectors of scikit-learn's TfidfVectorizer: lower
+    case, words of two letters, digits or underscores and more; features in more than ``max_df`` of the documents
+    dropped; idf = ln((N + 1) / (df + 1)) + 1; L2 norm 1. Characters are lowered one by one, so that a Greek final sigma
+    and a dotted capital I differ. ``pecos`` gives the vectors of PECOS by the recipe of MACLR's TF-IDF pseudo labels
+    (amzn/pecos issue 206): case and punctuation kept; words and bigrams as two blocks; idf = max(ln(N / (df + 1)), 0);
+    L2 norm 1 of each block, then of the whole. PECOS splits on spaces only; here any ASCII whitespace separates words,
+    such as the TAB behind a title."""
 
     def __init__(
         self,
@@ -135,8 +132,8 @@ def _tokens(batch: pa.Array, recipe: Recipe) -> Tokens:
 @dataclass(frozen=True)
 class _Bigrams:
     """The distinct bigrams of a batch, and where they occur. left, right: the words of each bigram, by their codes in
-    the batch. rows: the text of each occurrence, bigram by bigram, rising within one. starts: where the occurrences of
-    each bigram begin."""
+    the batch. rows: the text of each occurrence, bigram by bigram, rising within one. starts: where those of each
+    bigram begin."""
 
     left: NDArray[np.int64]
     right: NDArray[np.int64]

@@ -15,13 +15,11 @@ from xmcbench.methods.kernels import kernel
 
 
 def one_shot(X: csr_matrix, Y: csr_matrix, pairs: csr_matrix, count: int, alpha: float) -> csr_matrix:
-    """Return the strongest links between document features and label features: CSR float32 [features, features].
-
-    X: CSR [N, features], documents with a pair. Y: CSR [L, features], labels. pairs: binary CSR [N, L]. The strength of
-    the link (f, g) is v / (alpha (c_f + c_g - v) + (1 - alpha) n_f n_g): v pairs have f in the document and g in the
-    label, c_f and c_g have one of them, and n_f and n_g are rows of X and Y with one. Kept are the ``count`` strongest
-    links of each document feature and each label feature, ties by the lower feature number.
-    """
+    """Return the strongest links between document features and label features: CSR float32 [features, features]. X: CSR
+    [N, features], documents with a pair. Y: CSR [L, features], labels. pairs: binary CSR [N, L]. The strength of the
+    link (f, g) is v / (alpha (c_f + c_g - v) + (1 - alpha) n_f n_g): v pairs have f in the document and g in the label,
+    c_f and c_g have one of them, and n_f and n_g are rows of X and Y with one. Kept are the ``count`` strongest links
+    of each document feature and each label feature, ties by the lower feature number."""
     X, Y, pairs = _binary(X), _binary(Y), _binary(pairs)
     in_pairs = X.T @ np.diff(pairs.indptr), Y.T @ np.bincount(pairs.indices, minlength=pairs.shape[1])
     plain = np.diff(X.T.tocsr().indptr), np.diff(Y.T.tocsr().indptr)
@@ -135,16 +133,12 @@ class Bilinear:
         tolerance: float,
         seed: int,
     ) -> tuple[int, float]:
-        """Train as an L2-loss linear SVM on the candidates: min |w|^2 / 2 + cost sum max(0, 1 - s)^2.
-
-        documents: CSR [N, features]. candidates: CSR [N, L] by structure. true: bool [candidates.nnz]. Ends after
-        ``iterations`` passes, or one over all candidates without a projected gradient above ``tolerance``. Returns the
-        passes and the last one's largest projected gradient.
-
-        Dual coordinate descent (Hsieh et al., ICML 2008), document by document in random order. A candidate held at the
-        bound by its gradient is left out of the next pass, then of three, seven, ..., but of none that the tolerance
-        could end.
-        """
+        """Train as an L2-loss linear SVM on the candidates: min |w|^2 / 2 + cost sum max(0, 1 - s)^2. documents: CSR
+        [N, features]. candidates: CSR [N, L] by structure. true: bool [candidates.nnz]. Ends after ``iterations``
+        passes, or one over all candidates without a projected gradient above ``tolerance``. Returns the passes and the
+        last one's largest projected gradient. Dual coordinate descent (Hsieh et al., ICML 2008), document by document
+        in random order. A candidate held at the bound by its gradient is left out of the next pass, then of three,
+        seven, ..., but of none that the tolerance could end."""
         passes, worst = _descend(
             (documents.indptr, documents.indices, documents.data),
             self._pattern,
