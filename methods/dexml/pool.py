@@ -144,12 +144,7 @@ class LabelPool(ContrastiveTask):
 
 
 def nearest_labels(
-    encoder: Encoder,
-    instances: TokenStore,
-    labels: TokenStore,
-    count: int,
-    seed: int,
-    context: DistributedContext,
+    encoder: Encoder, instances: TokenStore, labels: TokenStore, count: int, seed: int, context: DistributedContext
 ) -> np.ndarray:
     """The ``count`` labels nearest to each instance under the encoder as it is, int32 [N, count], on every process.
     Each process embeds its share of the texts; the first one searches for all."""

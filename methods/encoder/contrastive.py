@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
@@ -105,6 +105,9 @@ class ContrastiveTask(Task):
 
     #: Divisor of inner products.
     _temperature: float = 1.0
+    #: Views that processes need not share evenly. Such a view is filled up with its own rows; the copies are cut off
+    #: before anything is compared. A process then holds fewer rows than another: they are not averaged over.
+    uneven: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def draw(self, step: int) -> dict[str, View]:
@@ -119,13 +122,18 @@ class ContrastiveTask(Task):
     def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
         """Embed all views of the step in one call and compare them."""
         views = self.draw(step)
-        shares = {name: context.local_slice(len(view.rows)) for name, view in views.items()}
-        own = embed_parts(
-            network, [(view.store, view.rows[shares[name]]) for name, view in views.items()], context.device
-        )
-        vectors = {
-            name: Vectors(part, context.gather(part), shares[name].start) for name, part in zip(views, own, strict=True)
-        }
+        parts, starts = [], []
+        for name, view in views.items():
+            if name not in self.uneven:
+                context.local_slice(len(view.rows))
+            part = -(-len(view.rows) // context.processes)
+            starts.append(min(context.rank * part, len(view.rows)))
+            filled = np.resize(view.rows, part * context.processes)
+            parts.append((view.store, filled[context.rank * part : (context.rank + 1) * part]))
+        vectors = {}
+        for name, own, start in zip(views, embed_parts(network, parts, context.device), starts, strict=True):
+            rows = len(views[name].rows)
+            vectors[name] = Vectors(own[: rows - start], context.gather(own)[:rows], start)
         return self.compare(step, views, vectors)
 
 

@@ -66,16 +66,12 @@ class Hybrid(Method):
 
     def require(self) -> None:
         """Raise what a part raises, and UsageError where parts or weights make no sense."""
-        from xmcbench import Part
-
         self._parse_weights()
         for spec in self.uses():
             Part.of(spec, self).require()
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Remember what the parts learn from, and fit the weights if that is asked for."""
-        from xmcbench import Part
-
         self._texts, self._pairs, self._size = (raw_X, raw_Y), pairs, len(raw_Y)
         self._parts = [Part.of(spec, self) for spec in self.uses()]
         self._weights = self._parse_weights()
@@ -100,8 +96,6 @@ class Hybrid(Method):
         save_arrays(folder / _FUSION, {"weights": np.array(self._weights), "labels": np.array([self._size])})
 
     def load(self, folder: Path) -> None:
-        from xmcbench import Part
-
         fusion = load_arrays(folder / _FUSION)
         self._weights, self._size = fusion["weights"].tolist(), int(fusion["labels"][0])
         self._parts = [Part.of(spec, self) for spec in self.uses()]
@@ -132,8 +126,6 @@ class Hybrid(Method):
 
     def _parse_weights(self) -> list[float]:
         """The weights as they are before any is fitted. Raises UsageError, and what ``Part.of`` raises."""
-        from xmcbench import Part
-
         # A name alone may be its preset quick: two words for one part.
         number = len(self.uses())
         if number < 2 or len({Part.of(spec, self).spec for spec in self.uses()}) < number:

@@ -14,14 +14,7 @@ from xmcbench import MethodError, UsageError
 from xmcbench.methods.encoder.batches import Epochs
 from xmcbench.methods.encoder.cloze import ContextPairs
 from xmcbench.methods.encoder.clustering import cluster_texts
-from xmcbench.methods.encoder.contrastive import (
-    ContrastiveTask,
-    Negatives,
-    Vectors,
-    View,
-    contrastive_loss,
-    embed_parts,
-)
+from xmcbench.methods.encoder.contrastive import ContrastiveTask, Negatives, Vectors, View, contrastive_loss
 from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import DistributedContext
@@ -162,31 +155,6 @@ def _with_labels(
     return torch.cat([positive, none], 1), without
 
 
-class UnevenTask(ContrastiveTask):
-    """A contrastive task with views that the processes cannot share evenly, such as the labels of a step. Such a view
-    is filled up with rows of its own; the copies are cut off before anything is compared. A process then holds fewer
-    rows than another, so only what is named ``even`` may be averaged over: its rows must be a multiple."""
-
-    even: ClassVar[tuple[str, ...]] = ()
-
-    def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
-        """Embed all views of the step in one call and compare them."""
-        views = self.draw(step)
-        parts, starts = [], []
-        for name, view in views.items():
-            if name in self.even:
-                context.local_slice(len(view.rows))
-            part = -(-len(view.rows) // context.processes)
-            starts.append(min(context.rank * part, len(view.rows)))
-            filled = np.resize(view.rows, part * context.processes)
-            parts.append((view.store, filled[context.rank * part : (context.rank + 1) * part]))
-        vectors = {}
-        for name, own, start in zip(views, embed_parts(network, parts, context.device), starts, strict=True):
-            rows = len(views[name].rows)
-            vectors[name] = Vectors(own[: rows - start], context.gather(own)[:rows], start)
-        return self.compare(step, views, vectors)
-
-
 #: Which twins label regularization calls positive: the anchor's own (equation 4), or all of its cluster's (the code).
 Twins = Literal["own", "cluster"]
 
@@ -212,11 +180,11 @@ class Regularization:
     negatives: Negatives = "untrue"
 
 
-class FirstStage(UnevenTask):
+class FirstStage(ContrastiveTask):
     """Equation 3 over clusters of (context, title) pairs, and equation 4 over sampled labels; their sum is minimized.
     Without both, this is ICT."""
 
-    even: ClassVar = ("context",)
+    uneven: ClassVar = ("label",)
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 from annotated_types import Ge, Unit
 
-from xmcbench import Doc, Method, Texts, TopK
+from xmcbench import Doc, Method, Part, Texts, TopK
 from xmcbench.methods.declarations import Labels, PrecisionName
 from xmcbench.methods.encoder import HUB_TOKENS
 from xmcbench.methods.rerank.judges import KEY, estimate_tokens, judge_inputs, open_judge, require_judge
@@ -84,8 +84,6 @@ class Rerank(Method):
     def require(self) -> None:
         """Raise Unavailable where the model or what the first method needs is not available. Raises UsageError where
         the model is a folder without a cross-encoder, or the file of judgments is not there."""
-        from xmcbench import Part
-
         Part.of(self.first, self).require()
         require_judge(self.model, self.url, self.judgments)
 
@@ -103,8 +101,6 @@ class Rerank(Method):
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The labels of the first method, the first ``depth`` in the order of the judge."""
-        from xmcbench import Part
-
         part = Part.of(self.first, self)
         found, notes = part.ranking((*self._texts, raw_X), self._pairs, max(k, self.depth))
         self.notes["first"] = {part.spec: notes}

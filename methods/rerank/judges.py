@@ -188,11 +188,7 @@ def open_judge(
 
 
 def estimate_tokens(
-    calls: int,
-    characters: tuple[float, float],
-    url: str | None,
-    max_length: int | None,
-    instruction: str | None,
+    calls: int, characters: tuple[float, float], url: str | None, max_length: int | None, instruction: str | None
 ) -> int:
     """Return about how many tokens questions have. characters: mean lengths of documents and labels."""
     document, label = characters
