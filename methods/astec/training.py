@@ -37,7 +37,6 @@ def count_visits(pairs: csr_matrix, steps: int, restart: float, kept: int, seed:
     """Frequencies by which a random walk over the pairs visits each label: CSR float32 [L, L], rows that sum to 1.
     pairs: binary CSR [N, L]. From a label the walk goes to one of its documents and on to one of that document's
     labels, or with probability ``restart`` back to its start. The ``kept`` most visited labels stay."""
-
     by_label = pairs.T.tocsr()
     labels = pairs.shape[1]
     columns, values = np.zeros((labels, kept), np.int32), np.zeros((labels, kept), np.float32)

@@ -331,17 +331,12 @@ def _hnsw(items: np.ndarray) -> Any:
 
 def _finite_norm(vectors: np.ndarray) -> float:
     """Largest Euclidean length. Raises MethodError where a value is not finite."""
-    largest = _largest_norm(vectors)
+    step = max(1, _BLOCK // max(1, vectors.shape[1]))
+    squares = [np.einsum("nd,nd->n", block, block).max() for block in map(_wide, _blocks(vectors, step))]
+    largest = float(np.sqrt(np.max(squares, initial=0.0)))
     if not np.isfinite(largest):
         raise MethodError("an embedding is NaN or infinite", "a diverged training? check the loss")
     return largest
-
-
-def _largest_norm(vectors: np.ndarray) -> float:
-    """Largest Euclidean length; NaN where a value is."""
-    step = max(1, _BLOCK // max(1, vectors.shape[1]))
-    squares = [np.einsum("nd,nd->n", block, block).max() for block in map(_wide, _blocks(vectors, step))]
-    return float(np.sqrt(np.max(squares))) if squares else 0.0
 
 
 def _blocks(vectors: np.ndarray, step: int) -> Iterator[np.ndarray]:

@@ -329,7 +329,7 @@ class DualEncoder(LabelSearch):
         instances = tower.instance_tokens(raw_X.take(rows), self.instance_length)
         labels = tower.label_tokens(raw_Y, self.label_length)
         task, own = self._pairs_task(instances, labels, pairs[rows], tower.temperature)
-        planned = effort(
+        steps, rate = effort(
             pairs,
             steps=self.finetune_steps,
             batch=self.finetune_batch,
@@ -341,7 +341,7 @@ class DualEncoder(LabelSearch):
         digest = pairs_digest(pairs.indptr, pairs.indices)
         identity = {**own, "pairs": digest, "instances": raw_X.digest, "labels": raw_Y.digest}
         task, identity = self._beside(tower, raw_X, task, identity)
-        plan = self._plan(planned.steps, planned.rate)
+        plan = self._plan(steps, rate)
         # No other cell starts from these weights: they are not kept.
         note = tower.train(task, plan, identity, self.finetune_batch, keep=False, share=share)
         self.notes["fine-tuning"] = {**note, "share": share}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -21,14 +20,6 @@ SHARES, TOO_FEW_LABELS = (0.0, 0.25, 0.5, 0.75, 1.0), 0.5
 _FOLDS, _CANDIDATES = 5, 2000
 
 
-@dataclass(frozen=True)
-class Effort:
-    """Steps and highest learning rate of a fine-tuning."""
-
-    steps: int
-    rate: float
-
-
 def effort(
     pairs: csr_matrix,
     *,
@@ -38,8 +29,8 @@ def effort(
     growth: Growth = "fixed",
     epochs: float | None = None,
     full_rate_pairs: int = 0,
-) -> Effort:
-    """Steps and rate for these pairs, a CSR matrix [N, L]. growth: ``labels`` is the paper's rule, 2,000 steps for 1%
+) -> tuple[int, float]:
+    """Return steps and rate for these pairs, a CSR matrix [N, L]. growth: ``labels`` is the paper's rule, 2,000 steps for 1%
     of the labels and 10,000 for 5%. epochs: passes over the pairs at most. full_rate_pairs: with fewer pairs the rate
     falls with the square root of their number."""
     if growth == "labels":
@@ -47,7 +38,7 @@ def effort(
         steps = max(1, round(steps * known / 0.01))
     if epochs is not None:
         steps = min(steps, max(1, math.ceil(epochs * pairs.nnz / min(batch, pairs.nnz))))
-    return Effort(steps, rate * min(1.0, math.sqrt(pairs.nnz / full_rate_pairs)) if full_rate_pairs else rate)
+    return steps, rate * min(1.0, math.sqrt(pairs.nnz / full_rate_pairs)) if full_rate_pairs else rate
 
 
 def hold_out_labels(pairs: csr_matrix, seed: int) -> tuple[csr_matrix, csr_matrix, np.ndarray]:

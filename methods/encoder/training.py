@@ -47,15 +47,6 @@ class TrainingPlan:
     seed: int = 0
     checkpoint_s: float = 120.0
 
-    def __post_init__(self) -> None:
-        clipped = self.clip is None or self.clip > 0
-        if self.steps < 0 or self.learning_rate <= 0 or not 0 <= self.warmup <= 1 or not clipped:
-            raise UsageError(
-                f"invalid training: steps = {self.steps}, learning_rate = {self.learning_rate}, "
-                f"warmup = {self.warmup}, clip = {self.clip}",
-                "steps must be at least 0, warmup in [0, 1], the others positive",
-            )
-
     def identity(self) -> dict[str, object]:
         """The settings on which the resulting weights depend."""
         return {name: value for name, value in asdict(self).items() if name != "checkpoint_s"}

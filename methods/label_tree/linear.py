@@ -32,7 +32,6 @@ def linear_svms(
     the level above. instances: CSC [N, P], on which the clusters below are trained. Minimizes |w|^2 / 2 + cost sum
     max(0, 1 - y w x)^2 by dual coordinate descent (Hsieh et al., ICML 2008), a seed per cluster; weights below the
     threshold are dropped. A cluster that all of its instances have gets the margin 1."""
-
     cores = usable_cores()
     rows, columns, weights = [], [], []
     for parent in range(members.shape[1]):

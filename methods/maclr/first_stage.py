@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from xmcbench import MethodError, UsageError
+from xmcbench import MethodError
 from xmcbench.methods.encoder.batches import Epochs
 from xmcbench.methods.encoder.cloze import ContextPairs
 from xmcbench.methods.encoder.clustering import cluster_texts
@@ -23,7 +23,7 @@ from xmcbench.methods.maclr.pseudo_pairs import OwnTitles
 
 @dataclass(frozen=True)
 class ClusterSchedule:
-    """The number of clusters at each step, and when they are recomputed. Raises UsageError if it is invalid. Steps are
+    """The number of clusters at each step, and when they are recomputed. Steps are
     counted from 0: the paper's line 4, "if t mod T = 0" at the end of step t, holds before step t here. Clusters are in
     force in the first half of ``steps``. first: the paper's K0, 0 for no clusters. doubled_every: T_K. updated_every:
     T_update. A new number of clusters takes effect where clusters are next made, as in the paper."""
@@ -32,14 +32,6 @@ class ClusterSchedule:
     first: int
     doubled_every: int
     updated_every: int
-
-    def __post_init__(self) -> None:
-        if self.steps < 0 or self.first < 0 or self.doubled_every < 1 or self.updated_every < 1:
-            raise UsageError(
-                f"invalid cluster schedule: steps = {self.steps}, first = {self.first}, "
-                f"doubled_every = {self.doubled_every}, updated_every = {self.updated_every}",
-                "clusters and steps must be at least 0, the others at least 1",
-            )
 
     def last_update(self, step: int) -> int | None:
         """The step before which the clusters of ``step`` are made; None where every pair is its own cluster."""

@@ -132,13 +132,6 @@ class Side(NamedTuple):
     bias_squares: np.ndarray
 
 
-class Weighting(NamedTuple):
-    """f(x) = (x / x_max)^alpha below x_max, else 1 (equation 9): the largest logarithm that counts, and alpha."""
-
-    log_x_max: np.float32
-    alpha: np.float32
-
-
 def train(
     counts: Cooccurrence, dimensions: int, epochs: int, learning_rate: float, x_max: float, alpha: float, seed: int
 ) -> tuple[np.ndarray, list[float]]:
@@ -149,7 +142,8 @@ def train(
     random = np.random.default_rng(seed)
     entries = partition(counts, int(random.integers(2**31)))
     main, context = (start(counts.words, dimensions, random) for _ in range(2))
-    weighting = Weighting(np.float32(np.log(x_max)), np.float32(alpha))
+    # f(x) = (x / x_max)^alpha below x_max, else 1 (equation 9).
+    weighting = np.float32(np.log(x_max)), np.float32(alpha)
     block_losses, losses = np.zeros(PARTS * PARTS), []
     for epoch in range(1, epochs + 1):
         _epoch(random.permutation(PARTS), entries, main, context, weighting, np.float32(learning_rate), block_losses)
@@ -220,6 +214,7 @@ def _epoch(diagonals, entries, main, context, weighting, rate, losses):  # type:
 @kernel(fastmath=_FAST, error_model="numpy")
 def _train_block(block, entries, main, context, weighting, rate):  # type: ignore[no-untyped-def]
     loss = 0.0
+    log_x_max, alpha = weighting
     for entry in range(entries.starts[block], entries.starts[block + 1]):
         row, column, log = entries.rows[entry], entries.columns[entry], entries.logs[entry]
         w, w_squares = main.vectors[row], main.squares[row]
@@ -228,7 +223,7 @@ def _train_block(block, entries, main, context, weighting, rate):  # type: ignor
         for place in range(len(w)):
             product += w[place] * v[place]
         difference = product + main.biases[row] + context.biases[column] - log
-        weight = np.exp(weighting.alpha * min(np.float32(0), log - weighting.log_x_max))
+        weight = np.exp(alpha * min(np.float32(0), log - log_x_max))
         loss += 0.5 * weight * difference * difference
         step = rate * weight * difference
         for place in range(len(w)):

@@ -29,7 +29,6 @@ def one_shot(X: csr_matrix, Y: csr_matrix, pairs: csr_matrix, count: int, alpha:
 
 
 def _binary(matrix: csr_matrix) -> csr_matrix:
-
     ones = np.ones(matrix.nnz, np.float32)
     return csr_matrix((ones, matrix.indices, matrix.indptr), shape=matrix.shape)
 
@@ -44,7 +43,6 @@ def _strongest(
 ) -> csr_matrix:
     """Return the strengths of the ``count`` strongest links of each feature of the near side: CSR float32 [F, G]. near:
     binary CSR [n, F]. far: CSR [n, G], how many pairs of a near item have each far feature."""
-
     by_feature = near.T.tocsr()
     # A feature has no more links than entries of ``far`` that it meets.
     room = np.minimum(np.minimum(by_feature @ np.diff(far.indptr), far.shape[1]), count).astype(np.int64)
