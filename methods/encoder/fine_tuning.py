@@ -30,7 +30,7 @@ def effort(
     epochs: float | None = None,
     full_rate_pairs: int = 0,
 ) -> tuple[int, float]:
-    """Return steps and rate for these pairs, a CSR matrix [N, L]. growth: ``labels`` is the paper's rule, 2,000 steps for 1%
+    """Return steps and rate for pairs, a CSR matrix [N, L]. growth: ``labels`` is the paper's rule, 2,000 steps for 1%
     of the labels and 10,000 for 5%. epochs: passes over the pairs at most. full_rate_pairs: with fewer pairs the rate
     falls with the square root of their number."""
     if growth == "labels":
