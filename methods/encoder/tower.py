@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from xmcbench.methods.distributed.machines import Machines, alone
 from xmcbench.methods.distributed.processes import run_in_processes
 from xmcbench.methods.encoder import checkpoints
 from xmcbench.methods.encoder.backbone import Backbone, find_backbone
-from xmcbench.methods.encoder.encoding import FLOAT32, shared_embeddings, temporary_embeddings
+from xmcbench.methods.encoder.encoding import FLOAT32, embeddings
 from xmcbench.methods.encoder.hardware import Place, Precision, choose_device, choose_precision
 from xmcbench.methods.encoder.network import Encoder, Head
 from xmcbench.methods.encoder.opening import longest_input, open_encoder, open_tokenizer
@@ -190,15 +190,12 @@ class Tower:
         """Facts that embeddings depend on besides weights and tokens."""
         return [self.device, self.encoder.precision, *self.encoder.form]
 
-    @contextmanager
-    def embeddings(self, store: TokenStore, shared: bool = False, dtype: np.dtype = FLOAT32) -> Iterator[np.ndarray]:
+    def embeddings(
+        self, store: TokenStore, shared: bool = False, dtype: np.dtype = FLOAT32
+    ) -> AbstractContextManager[np.ndarray]:
         """The vectors of a store, [n, width]; shared: kept for every cell with the backbone as it is."""
-        if shared:
-            identity = {"backbone": self.backbone.sha256, "tokens": store.folder.name}
-            yield shared_embeddings(self.artifacts, self.encoder, store, identity, dtype, self.processes)
-        else:
-            with temporary_embeddings(self.encoder, store, self.artifacts, dtype, self.processes) as vectors:
-                yield vectors
+        identity = {"backbone": self.backbone.sha256, "tokens": store.folder.name} if shared else None
+        return embeddings(self.artifacts, self.encoder, store, dtype, self.processes, identity)
 
     def embed(self, store: TokenStore, shared: bool = False, dtype: np.dtype = FLOAT32) -> np.ndarray:
         """Return a copy in memory of ``embeddings``."""

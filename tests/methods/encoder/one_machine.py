@@ -10,7 +10,7 @@ import numpy as np
 from xmcbench import Artifacts, Texts
 from xmcbench.methods.distributed import processes
 from xmcbench.methods.encoder.contrastive import TwoViews
-from xmcbench.methods.encoder.encoding import shared_embeddings
+from xmcbench.methods.encoder.encoding import embeddings
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.tower import train_shared
@@ -53,8 +53,8 @@ def embed(artifacts, encoder, checkpoint):
     """The vectors of texts in several batches."""
     lines = [f"the {a} sees {b} and {c}" * 3 for a in WORDS for b in WORDS for c in WORDS]
     store = TokenStore.of(artifacts, Texts.from_lists(lines), open_tokenizer(Path(checkpoint)), 32)
-    vectors = shared_embeddings(artifacts, encoder, store, {})
-    return {"vectors": vectors}
+    with embeddings(artifacts, encoder, store, identity={}) as vectors:
+        return {"vectors": vectors}
 
 
 if __name__ == "__main__":

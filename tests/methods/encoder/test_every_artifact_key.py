@@ -28,7 +28,7 @@ from xmcbench.methods.dexml import DEXML
 from xmcbench.methods.embedder.model import EmbeddingModel
 from xmcbench.methods.encoder import cloze, scratch, tower
 from xmcbench.methods.encoder.cloze import splitter
-from xmcbench.methods.encoder.encoding import shared_embeddings
+from xmcbench.methods.encoder.encoding import embeddings
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.tower import Tower
 from xmcbench.methods.encoder.training import History, TrainingPlan
@@ -137,7 +137,7 @@ class FakeEncoder(SimpleNamespace):
 
 
 @case(
-    "methods.encoder.encoding:shared_embeddings",
+    "methods.encoder.encoding:embeddings",
     "embeddings",
     identity=2,
     dtype=FLOAT16,
@@ -146,7 +146,8 @@ class FakeEncoder(SimpleNamespace):
     device="meta",
 )
 def _(world, identity=1, dtype=FLOAT32, **encoder):
-    shared_embeddings(world.store, FakeEncoder(**encoder), range(3), {"a": identity}, dtype)
+    with embeddings(world.store, FakeEncoder(**encoder), range(3), dtype, identity={"a": identity}):
+        pass
 
 
 @case("methods.encoder.tower:Tower.embeddings", "embeddings", backbone="b", tokens="b", dtype=FLOAT16)
