@@ -134,9 +134,7 @@ class PecosRanker:
         threshold: float,
         seed: int,
     ) -> PecosRanker:
-        """Build the tree and train a linear SVM at each node against the teacher-forcing negatives. X: CSR float32 [N,
-        features]; None where N is 0. pairs: binary CSR [N, L], at least one in each row. cost: C of the SVM. threshold:
-        weights below it are dropped."""
+        """Do what ``TreeRanker.train`` does, by PECOS."""
         seen = np.unique(pairs.indices)
         if not len(seen):
             return cls(seen, None)
@@ -166,11 +164,9 @@ class PecosRanker:
         return len(self._seen)
 
     def search(self, X: csr_matrix, k: int, beam_size: int) -> TopK:
-        """Return the k best labels that the beam reaches; fewer if fewer labels have a classifier. Scores are PECOS's:
-        the product over the path of exp(-max(0, 1 - margin)^3), 0..1. Among labels that are equal at the k-th place
-        PECOS decides, the same way in every run."""
+        """Do what ``TreeRanker.search`` does. Between equal labels PECOS decides, the same way in every run."""
         if self._model is None:
-            return TopK.from_rows(np.zeros(X.shape[0] + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), k)
+            return TopK.joined([], k, X.shape[0])
         with _quiet():
             found = self._model.predict(X, beam_size=beam_size, only_topk=min(k, self.labels), threads=usable_cores())
         return TopK.from_rows(found.indptr, self._seen[found.indices], found.data, k)

@@ -27,7 +27,7 @@ from xmcbench.methods.encoder.opening import longest_input, open_encoder, open_t
 from xmcbench.methods.encoder.saved_config import read_card
 from xmcbench.methods.encoder.settings import read_settings
 from xmcbench.methods.encoder.tokens import Tokenizer, TokenStore
-from xmcbench.methods.encoder.training import History, Task, TrainingPlan, train
+from xmcbench.methods.encoder.training import Task, TrainingPlan, train
 
 
 def train_shared(
@@ -80,14 +80,13 @@ def train_shared(
 
 def _train_and_save(
     encoder: Encoder, task: Task, plan: TrainingPlan, state: Path, key: Mapping[str, object], device: str, folder: Path
-) -> History:
+) -> None:
     history = train(encoder, task, plan, state, key, device)
     encoder.cpu()
     if int(os.environ.get("LOCAL_RANK", "0")) == 0:
         save_arrays(folder / "weights.safetensors", encoder.weights())
         (folder / "history.json").write_text(json.dumps(history.note()))
         checkpoints.remove(state)
-    return history
 
 
 def _one_process(local: int, machines: Machines, processes: int, arguments: tuple[Any, ...]) -> None:

@@ -253,7 +253,7 @@ class TreeRanker:
         """Return the k best labels that the beam reaches; fewer if fewer labels have a classifier. Scores are those of
         PECOS: the product over the path of exp(-max(0, 1 - margin)^3), 0..1. X: CSR float32 [n, features]."""
         if not self._levels:
-            return TopK.from_rows(np.zeros(X.shape[0] + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), k)
+            return TopK.joined([], k, X.shape[0])
         queries = hstack([X, np.ones((X.shape[0], 1), np.float32)], format="csr", dtype=np.float32)
         step = max(1, _BLOCK // (beam_size * max(level.widest for level in self._levels)))
         parts = []
