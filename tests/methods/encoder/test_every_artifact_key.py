@@ -150,7 +150,14 @@ def _(world, identity=1, dtype=FLOAT32, **encoder):
         pass
 
 
-@case("methods.encoder.tower:Tower.embeddings", "embeddings", backbone="b", tokens="b", dtype=FLOAT16)
+@case(
+    "methods.encoder.tower:Tower.embeddings",
+    "embeddings",
+    within="methods.encoder.encoding:embeddings",
+    backbone="b",
+    tokens="b",
+    dtype=FLOAT16,
+)
 def _(world, backbone="a", tokens="a", dtype=FLOAT32):
     tower = SimpleNamespace(artifacts=world.store, encoder=FakeEncoder(), processes=1)
     tower.backbone = SimpleNamespace(sha256=backbone)
