@@ -96,12 +96,13 @@ class BackboneMethod(Method):
         """Prompts of instances and labels, None for the checkpoint's own; labels are not read here."""
         return self.instance_prompt, ""
 
-    def _open(self, raw_X: Texts, raw_Y: Texts, label_length: int | None = None, **options: Any) -> Tower:
+    def _open(self, raw_X: Texts, raw_Y: Texts, **options: Any) -> Tower:
         """Open the backbone with its head, untrained. options: of ``Tower.open``. Raises UsageError without a cosine
         that the method needs."""
         from xmcbench.methods.encoder.tower import Tower
 
-        options = {"projection": False, "temperature": 1.0, **options}
+        lengths = self.instance_length, self.instance_length
+        options = {"projection": False, "temperature": 1.0, "lengths": lengths, **options}
         tower = Tower.open(
             self.backbone,
             (raw_X, raw_Y),
@@ -110,7 +111,6 @@ class BackboneMethod(Method):
             head=self.head,
             precision=self.precision,
             mlm_steps=self.mlm_steps,
-            lengths=(self.instance_length, label_length or self.instance_length),
             prompts=self._prompts,
             seed=self.seed,
             recomputed_layers=self.recomputed_layers,
@@ -165,7 +165,8 @@ class LabelSearch(BackboneMethod):
         return np.dtype(self.stored_as)
 
     def _open(self, raw_X: Texts, raw_Y: Texts, **options: Any) -> Tower:
-        return super()._open(raw_X, raw_Y, label_length=self.label_length, temperature=self.temperature, **options)
+        lengths = self.instance_length, self.label_length
+        return super()._open(raw_X, raw_Y, lengths=lengths, temperature=self.temperature, **options)
 
 
 class DualEncoder(LabelSearch):
