@@ -50,8 +50,7 @@ class BM25(Method):
     choices: ClassVar = CHOICES["bm25"]
 
     variant: Annotated[
-        Literal["lucene", "robertson", "atire"],
-        Doc("idf and term frequency as in Lucene, Robertson's original or ATIRE", "Kamphuis et al., ECIR 2020"),
+        Literal["lucene", "robertson", "atire"], Doc("formula of idf and term frequency", "Kamphuis et al., ECIR 2020")
     ] = "lucene"
     k1: Annotated[NonNegative, Doc("saturation of the term frequency", "bm25s")] = 1.5
     b: Annotated[Share, Doc("share of the length normalization", "bm25s")] = 0.75
@@ -61,11 +60,9 @@ class BM25(Method):
     label_text: Annotated[LabelPart, LABEL_TEXT] = "title"
 
     def require(self) -> None:
-        """Raise Unavailable where the analyzer needs a package that is not installed."""
         require_analyzer(self.analyzer)
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Index the label texts."""
         import bm25s
         from scipy.sparse import csc_matrix, csr_matrix
 

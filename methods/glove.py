@@ -47,16 +47,12 @@ class GloVe(Method):
 
     vectors: Annotated[
         str,
-        Doc(
-            "corpus: train them; a path: a file in GloVe's or word2vec's format, text or binary, plain or .gz; "
-            "gensim:NAME: from gensim's downloader, which needs a network"
-        ),
+        Doc("corpus: train them; a path: a file in GloVe's or word2vec's format; gensim:NAME: a download of gensim"),
     ] = "corpus"
     normalize: Annotated[bool, Doc("cosine instead of the inner product of the means")] = True
     lowercase: Annotated[bool, Doc("compare words in lower case; not for given vectors that know capitals")] = True
     max_words: Annotated[
-        Words,
-        Doc("maximum size of the vocabulary: the most frequent words of the corpus, or the first of the file", _PAPER),
+        Words, Doc("size of the vocabulary: the most frequent words of the corpus, or the first of the file", _PAPER)
     ] = 400_000
     dimensions: Annotated[Positive, Doc("length of a vector; given ones have their own", _PAPER)] = 300
     window: Annotated[Words, Doc("maximum distance of words that co-occur", _PAPER)] = 10
@@ -69,7 +65,6 @@ class GloVe(Method):
     epochs: Annotated[Positive, Doc("passes over the counts")] = 25
 
     def inputs(self) -> Mapping[str, Path | str]:
-        """Return the file of vectors, if they are given."""
         if self.vectors.startswith(_DOWNLOAD):
             return {"vectors": vector_file.download_path(self.vectors.removeprefix(_DOWNLOAD))}
         return super().inputs()
@@ -122,7 +117,7 @@ class GloVe(Method):
         self.notes["labels_without_a_known_word"] = int((~known).sum())
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
-        """The k labels with the largest inner product (or cosine) for each text."""
+        """The k labels with the largest inner product (or cosine) per text."""
         queries, known = self._words.embed(raw_X, self.normalize)
         self.notes["instances_without_a_known_word"] = int((~known).sum())
         start = 0

@@ -13,11 +13,9 @@ import numba
 
 
 def kernel(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that compiles a function with ``numba.njit`` and keeps the code where numba keeps it.
-
-    options: of ``numba.njit``. A kernel with ``parallel=True`` gets its number of threads as an argument: one that asks
-    numba for it cannot be kept.
-    """
+    """Return a decorator that compiles a function with ``numba.njit`` and keeps the code where numba keeps it. options:
+    of ``numba.njit``. A kernel with ``parallel=True`` gets its number of threads as an argument: one that asks numba
+    for it cannot be kept."""
 
     def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
         try:

@@ -44,7 +44,6 @@ class KNN(FeatureMethod):
     ] = 0.5
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Index the training instances and the labels."""
         assert pairs is not None, "supervision is required"
         self._pairs = pairs.astype(np.float64)
         self._features = self._shared_features(raw_X, raw_Y)
@@ -53,7 +52,6 @@ class KNN(FeatureMethod):
         self.notes["training_instances_with_a_pair"] = int((np.diff(pairs.indptr) > 0).sum())
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
-        """The k labels with the largest score; fewer for an instance that resembles nothing."""
         for start in range(0, len(raw_X), _BATCH):
             yield self._rank(self._features.transform(raw_X[start : start + _BATCH]), k)
 

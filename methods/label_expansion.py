@@ -69,7 +69,6 @@ class LabelExpansion(FeatureMethod):
         self._features.labels = load_npz(folder / "labels.npz")
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
-        """The k nearest expanded labels of each text, by inner product."""
         return self._features.nearest(raw_X, k)
 
 

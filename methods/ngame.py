@@ -1,4 +1,4 @@
-"""NGAME: an encoder trained on batches of documents that are alike, then a classifier for each label."""
+"""NGAME: an encoder trained on batches of documents that are alike, then a classifier per label."""
 
 from __future__ import annotations
 
@@ -50,25 +50,15 @@ class NGAME(DualEncoder):
     choices: ClassVar = CHOICES["ngame"]
 
     pair_loss: Annotated[
-        Literal["triplet", "contrastive"],
-        Doc(
-            "triplet: a hinge on the hardest labels of the batch, as in the paper; contrastive: MACLR's equation 2, "
-            "which has a temperature where the hinge has margin and hardest"
-        ),
+        Literal["triplet", "contrastive"], Doc("triplet: a hinge, as in the paper; contrastive: MACLR's equation 2")
     ] = "triplet"
     margin: Annotated[AboveZero, Doc("margin of the hinge", _PAPER)] = 0.3
     hardest: Annotated[
-        Labels,
-        Doc(
-            "number of labels of the batch in a document's hinge: the hardest; one drawn several times counts as often"
-        ),
+        Labels, Doc("hardest labels of the batch in a document's hinge; one drawn several times counts as often")
     ] = 10
     cluster_size: Annotated[Documents, Doc("maximum size of a cluster")] = 8
     clusters_updated_every: Annotated[
-        int,
-        Ge(1),
-        Unit("steps"),
-        Doc("number of steps after which documents are clustered again, when the next pass over them begins"),
+        int, Ge(1), Unit("steps"), Doc("steps until documents are clustered again, when the next pass over them begins")
     ] = 100
     shortlist: Annotated[
         Labels, Doc("nearest labels of a document; classifiers are trained on those that have a pair")
@@ -85,20 +75,16 @@ class NGAME(DualEncoder):
     fusion: Annotated[Share, Doc("share of the classifiers in the score", "LF-Debian-20K-dev")] = 1.0
 
     def require(self) -> None:
-        """Also raise UsageError for parameters that have no effect on batches of clusters."""
         super().require()
         self._refuse_batch_options("draws its batches from clusters")
 
     def describe(self) -> str:
-        """The backbone and the budget of its training."""
         return f"{super().describe()}, {self.finetune_steps} steps of {self.finetune_batch}"
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Train the encoder, then the classifiers. Raises what ``DualEncoder.fit`` raises, and UsageError where the
-        network compares by inner product."""
+        """Train the encoder, then the classifiers. Raises what ``DualEncoder.fit`` raises."""
         super().fit(raw_X, raw_Y, pairs)
         assert pairs is not None, "supervision is required"
-        assert self._tower is not None, "fit has opened it"
         rows = np.flatnonzero(np.diff(pairs.indptr))
         if len(rows) and self.classifier_epochs and self.fusion:
             labels = _unit(self._labels)
@@ -120,8 +106,7 @@ class NGAME(DualEncoder):
     def _classifiers(self, tower: Tower, known: Texts, labels: np.ndarray, pairs: csr_matrix) -> np.ndarray:
         from xmcbench.methods.deepxml.classifiers import contrastive_loss, train_on_nearest
 
-        with tower.embeddings(tower.instance_tokens(known, self.instance_length)) as vectors:
-            documents = _unit(np.array(vectors))
+        documents = _unit(tower.embed(tower.instance_tokens(known, self.instance_length)))
         trained, self.notes["classifiers"] = train_on_nearest(
             documents,
             labels,

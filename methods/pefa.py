@@ -58,7 +58,7 @@ class PEFA(Embedder):
             self._instances = self._model.shared(self.artifacts, raw_X, "instance", np.dtype(self.stored_as))
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
-        """The k labels with the largest mixture of similarity and votes for each text."""
+        """The k labels with the largest mixture of similarity and votes per text."""
         from xmcbench.methods.dense.search import regroup
 
         asked, found, start = max(k, self.candidates), dict[str, object](), 0
@@ -79,7 +79,6 @@ class PEFA(Embedder):
         save_arrays(folder / _INSTANCES, arrays)
 
     def load(self, folder: Path) -> None:
-        """Read what ``save`` wrote. Raises what ``Embedder.load`` raises."""
         from scipy.sparse import csr_matrix
 
         super().load(folder)

@@ -43,27 +43,23 @@ class RAE(DualEncoder):
     mix: Annotated[Probability, Doc("weight of the instances; labels have the rest")] = 0.5
 
     def describe(self) -> str:
-        """The backbone and the budget of its training."""
         return f"{super().describe()}, {self.finetune_steps} steps of {self.finetune_batch}"
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Train the encoder, and embed labels and instances. Raises what ``DualEncoder.fit`` raises."""
         super().fit(raw_X, raw_Y, pairs)
         assert pairs is not None, "supervision is required"
-        assert self._tower is not None, "fit has opened it"
         rows = np.flatnonzero(np.diff(pairs.indptr))
         self._known, self._instances = pairs[rows], np.empty((0, self._labels.shape[1]), self._dtype)
         if len(rows):
             tokens = self._tower.instance_tokens(raw_X.take(rows), self.instance_length)
-            with self._tower.embeddings(tokens, dtype=self._dtype) as vectors:
-                self._instances = np.array(vectors)
+            self._instances = self._tower.embed(tokens, dtype=self._dtype)
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
-        """The k labels with the largest weight in the memory for each text."""
+        """The k labels with the largest weight in the memory per text."""
         from xmcbench.methods.dense.search import regroup
 
         tower, found = self._tower, dict[str, object]()
-        assert tower is not None, "fit comes first"
         tokens = tower.instance_tokens(raw_X, self.instance_length)
         self.notes["cut_instances"] = tokens.at_the_limit
         with tower.embeddings(tokens, dtype=self._dtype) as vectors:
@@ -78,11 +74,8 @@ class RAE(DualEncoder):
 
 
 def aggregate(labels: TopK, instances: TopK, known: csr_matrix, temperature: float, mix: float, k: int) -> TopK:
-    """Rank labels by the weights of the nearest labels and instances of each text.
-
-    known: pairs of the instances, binary CSR. The weights of a text are not divided by their sum, which no order
-    depends on.
-    """
+    """Rank labels by the weights of the nearest labels and instances of each text. known: pairs of the instances,
+    binary CSR. The weights of a text are not divided by their sum, which no order depends on."""
     from scipy.sparse import csr_matrix
 
     largest = np.maximum(labels.scores[:, 0], instances.scores[:, 0])[:, None].astype(np.float64)

@@ -1,4 +1,4 @@
-"""SiameseXML: one bag encoder for documents and labels, then a classifier for each label."""
+"""SiameseXML: one bag encoder for documents and labels, then a classifier per label."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ from xmcbench.methods.presets import CHOICES, PRESETS
 if TYPE_CHECKING:
     import torch
     from scipy.sparse import csr_matrix
-
-    from xmcbench.methods.deepxml.bags import Bags
 
 _PAPER = "SiameseXML, section 5 and its code"
 
@@ -94,21 +92,14 @@ class SiameseXML(Method):
     classifier_c: Annotated[Probability, Doc("c, for the classifiers", _PAPER)] = 0.75
     classifier_d: Annotated[AboveZero, Doc("d, for the classifiers", _PAPER)] = 3.0
     threshold: Annotated[
-        ShareBelowOne,
-        Doc(
-            "a wrong label less probable than this costs the classifiers nothing; the code leaves out losses below "
-            "0.05 d, which is 0.1393",
-            "LF-Debian-20K-dev",
-        ),
+        ShareBelowOne, Doc("a wrong label less probable costs nothing; the code has 0.1393", "LF-Debian-20K-dev")
     ] = 0.05
     fusion: Annotated[Share, Doc("share of the classifiers in the score", "LF-Debian-20K-dev")] = 0.75
 
     def describe(self) -> str:
-        """The training budget."""
         return f"{self.epochs} epochs of {self.batch}"
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Train the encoder, then the classifiers. Raises MethodError where a training diverges."""
         import torch
 
         from xmcbench.methods.deepxml.bags import Tokens
@@ -125,19 +116,18 @@ class SiameseXML(Method):
             self._encoder = BagEncoder(vectors, self.dropout).to(self._device)
             rows = np.flatnonzero(np.diff(pairs.indptr))
             known, labels = pairs[rows], self._tokens.bags(raw_Y)
-            documents = self._tokens.bags(raw_X.take(rows)) if len(rows) else labels.take(rows)
+            documents = self._tokens.bags(raw_X.take(rows)) if len(rows) else labels[rows]
             if len(rows):
                 self._train_encoder(documents, labels, known)
             embedded = self._encoder.embed(labels)
             classifiers = self._classifiers(documents, embedded, known) if len(rows) else embedded
         self._labels = (1 - self.fusion) * embedded + self.fusion * classifiers
-        self._known = np.diff(labels.starts) > 0
+        self._known = np.diff(labels.indptr) > 0
         self.notes["tokens"] = len(self._tokens.vocabulary)
         self.notes["labels_without_a_known_token"] = int((~self._known).sum())
         self.notes["computed"] = {"device": self._device}
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
-        """The k labels with the largest score."""
         from xmcbench.methods.dense.search import Index, renumber
 
         labels = np.flatnonzero(self._known).astype(np.int32)
@@ -145,17 +135,17 @@ class SiameseXML(Method):
         unknown = 0
         for start in range(0, len(raw_X), ROWS):
             bags = self._tokens.bags(raw_X[start : start + ROWS])
-            known = np.diff(bags.starts) > 0
+            known = np.diff(bags.indptr) > 0
             unknown += int((~known).sum())
             if not len(labels):
-                yield TopK.joined([], k, len(bags))
+                yield TopK.joined([], k, bags.shape[0])
                 continue
-            found = TopK.joined(search.batches(self._encoder.embed(bags)), k, len(bags))
+            found = TopK.joined(search.batches(self._encoder.embed(bags)), k, bags.shape[0])
             yield renumber(found, labels, known)
         self.notes["instances_without_a_known_token"] = unknown
         self.notes["search"] = search.note()
 
-    def _train_encoder(self, documents: Bags, labels: Bags, pairs: csr_matrix) -> None:
+    def _train_encoder(self, documents: csr_matrix, labels: csr_matrix, pairs: csr_matrix) -> None:
         import torch
 
         from xmcbench.methods.deepxml.classifiers import contrastive_loss, select_products
@@ -169,7 +159,7 @@ class SiameseXML(Method):
             drawn = seen[places]
             starts, sizes = by_label.indptr[drawn], np.diff(by_label.indptr)[drawn]
             positives = by_label.indices[starts + rng.integers(0, sizes)]
-            anchors, others = self._encoder(labels.take(drawn)), self._encoder(documents.take(positives))
+            anchors, others = self._encoder(labels[drawn]), self._encoder(documents[positives])
             true = torch.from_numpy(by_label[drawn][:, positives].toarray() > 0).to(self._device)
             with torch.no_grad():
                 every = anchors @ others.T
@@ -190,7 +180,7 @@ class SiameseXML(Method):
         )
         self.notes["encoder"] = {"losses": ["contrastive"], "curve": curve}
 
-    def _classifiers(self, documents: Bags, labels: np.ndarray, pairs: csr_matrix) -> np.ndarray:
+    def _classifiers(self, documents: csr_matrix, labels: np.ndarray, pairs: csr_matrix) -> np.ndarray:
         from functools import partial
 
         from xmcbench.methods.deepxml.classifiers import contrastive_loss, train_on_nearest

@@ -33,10 +33,7 @@ class SimCSE(PretrainedEncoder):
 
     steps: Annotated[Steps, Doc("number of steps of the training without pairs")] = 10_000
     batch: Annotated[
-        int,
-        Ge(2),
-        Unit("documents"),
-        Doc("documents per step, over all processes", "SimCSE, appendix A, for BERT-base"),
+        int, Ge(2), Unit("documents"), Doc("documents per step, over all processes", "SimCSE, appendix A: BERT-base")
     ] = 64
     learning_rate: Annotated[AboveZero, Doc("highest learning rate", "SimCSE, appendix A, for BERT-base")] = 3e-5
 

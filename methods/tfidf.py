@@ -29,9 +29,7 @@ class Tfidf(FeatureMethod):
     choices: ClassVar = CHOICES["tfidf"]
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Fit the vectorizer, or take it from the store."""
         self._features = self._shared_features(raw_X, raw_Y)
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
-        """The k nearest labels of each text, by inner product."""
         return self._features.nearest(raw_X, k)

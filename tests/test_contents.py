@@ -9,7 +9,7 @@ import pytest
 from xmcbench import Method
 from xmcbench.contents import contents, identity_values
 from xmcbench.errors import UsageError
-from xmcbench.methods.encoder import hub
+from xmcbench.methods.encoder import backbone
 from xmcbench.methods.encoder.backbone import MINILM, model_input
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
@@ -101,7 +101,7 @@ def test_the_two_names_of_weights_that_are_verified_need_no_content():
 def test_a_model_of_the_hub_counts_by_its_commit(tmp_path, monkeypatch):
     snapshot = tmp_path / "snapshots" / COMMIT
     snapshot.mkdir(parents=True)
-    monkeypatch.setattr(hub, "_find_cached", lambda model: snapshot if model == "mine/model" else None)
+    monkeypatch.setattr(backbone, "_find_cached", lambda model: snapshot if model == "mine/model" else None)
     assert model_input("model", "mine/model") == {"model": f"mine/model@{COMMIT}"}
     assert model_input("model", "mine/other") == {}, "offline, its commit is not known"
 
@@ -110,18 +110,18 @@ def test_a_model_that_is_not_downloaded_counts_by_the_commit_of_the_hub(monkeypa
     import huggingface_hub
     from huggingface_hub import constants
 
-    hub._ask.cache_clear()
+    backbone._ask.cache_clear()
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(hub, "_find_cached", lambda model: None)
+    monkeypatch.setattr(backbone, "_find_cached", lambda model: None)
     answer = SimpleNamespace(model_info=lambda model, timeout: SimpleNamespace(sha=COMMIT))
     monkeypatch.setattr(huggingface_hub, "HfApi", lambda: answer)
     assert model_input("model", "mine/model") == {"model": f"mine/model@{COMMIT}"}
-    hub._ask.cache_clear()
+    backbone._ask.cache_clear()
 
 
 def test_without_the_client_of_the_hub_its_models_count_by_their_name(monkeypatch):
     """Pages must come out the same where the packages of a method are missing."""
-    monkeypatch.setattr(hub, "find_spec", lambda name: None)
+    monkeypatch.setattr(backbone, "find_spec", lambda name: None)
     monkeypatch.setattr("xmcbench.plugins.hub.find_spec", lambda name: None)
     assert model_input("model", "mine/model") == {}
     assert Registry()["ict"].contents({"backbone": "mine/model"}) == {}

@@ -42,7 +42,7 @@ def test_the_evidence_of_equal_sources_is_shipped():
 
 def test_every_method_is_announced():
     announced = PROJECT["project"]["entry-points"]["xmcbench.methods"]
-    # A method is a module, or a package with a module of that name.
+    # A method is a module or, where it has parts, the package of these.
     modules = {path.stem for path in (ROOT / "methods").glob("*.py")} - {
         "__init__",
         "declarations",
@@ -50,7 +50,8 @@ def test_every_method_is_announced():
         "label_text",
         "presets",
     }
-    modules |= {path.parent.name for path in (ROOT / "methods").glob("*/method.py")}
+    packages = (ROOT / "methods").glob("*/__init__.py")
+    modules |= {path.parent.name for path in packages if "\n    title = " in path.read_text(encoding="utf-8")}
     assert {target.split(":")[0].removeprefix("xmcbench.methods.") for target in announced.values()} == modules
     installed = {point.name for point in metadata.entry_points(group="xmcbench.methods")}
     assert set(announced) <= installed

@@ -39,8 +39,7 @@ class Shortlists:
         self.near_means = Index(self.means, **options)
 
     def rank_documents(self, k: int, score: Score) -> tuple[np.ndarray, dict[str, object]]:
-        """Return the k best labels of each document, not its own neighbor, int32 [N, k], -1 for none, and the searches'
-        notes."""
+        """Return the k best labels of each document, int32 [N, k], -1 for none, and notes; none is its own neighbor."""
         ranking = Ranking(self, k, own=True)
         parts = (
             ranking.of(self.documents[start : start + ROWS], score) for start in range(0, len(self.documents), ROWS)

@@ -1,13 +1,14 @@
-"""The network of a level, the sequences of words that it reads, and its training."""
+"""The network of a level, the sequences of words that it reads, its training, and the search from level to level."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.optim.swa_utils import AveragedModel
@@ -62,7 +63,7 @@ class Sequences:
 
 
 class AttentionNetwork(nn.Module):  # type: ignore[misc] # torch counts as untyped
-    """Sequences of words in, a logit for each (sequence, node) out (You et al., NeurIPS 2019, section 3). With the
+    """Sequences of words in, a logit per (sequence, node) out (You et al., NeurIPS 2019, section 3). With the
     states h_i of the LSTM, node j attends to position i of a text with a_ij = softmax_i(h_i . w_j), and sees m_j =
     sum_i a_ij h_i. The layers behind it have the same weights for all nodes, so that nodes differ in w_j alone. The
     gradients of the word vectors and of the w_j are sparse: a step costs what its words and nodes cost."""
@@ -71,8 +72,7 @@ class AttentionNetwork(nn.Module):  # type: ignore[misc] # torch counts as untyp
         self, vectors: np.ndarray, nodes: int, hidden: int, connected: Sequence[int], dropouts: tuple[float, float]
     ) -> None:
         """Start from word vectors, float32 [V, d] with V at least 1. nodes: K. hidden: width of the LSTM in each
-        direction. connected: widths of the fully connected layers. dropouts: shares of the word vectors and of the
-        LSTM's states that training drops."""
+        direction. connected: widths of the fully connected layers. dropouts: of word vectors and of states."""
         super().__init__()
         self.words = nn.Embedding.from_pretrained(torch.from_numpy(vectors.copy()), freeze=False, sparse=True)
         self.lstm = nn.LSTM(vectors.shape[1], hidden, batch_first=True, bidirectional=True)
@@ -96,26 +96,25 @@ class AttentionNetwork(nn.Module):  # type: ignore[misc] # torch counts as untyp
 
     def start_at(self, share: float) -> None:
         """Let the output begin at the logit of a share: that of the nodes that a text has, on the first level. From 0,
-        the first steps would do nothing but push all outputs down."""
+        the first steps would only push all outputs down."""
         nn.init.constant_(self.output.bias, float(torch.logit(torch.tensor(share), eps=1e-6)))
 
     def forward(self, words: np.ndarray, lengths: np.ndarray, nodes: torch.Tensor | None = None) -> torch.Tensor:
-        """The logits of each text for its nodes, [n, m], or for all K of them, [n, K], where none are given. words:
-        int64 [n, T], what is beyond a text's length counts nothing. lengths: int64 [n], each from 1 to T. nodes: int64
-        [n, m]."""
+        """The logits of each text for its nodes, [n, m], or for all K, [n, K], without nodes. words: int64 [n, T].
+        lengths: int64 [n], from 1 to T. nodes: int64 [n, m]."""
         states = self._states(words, lengths)
         device = states.device
         if nodes is None:
             vectors = self.attention(torch.arange(self.nodes, device=device))[None]
         else:
             # Each node is looked up once: a gradient with a row for every occurrence would be many times as large.
-            each, places = torch.unique(nodes, return_inverse=True)
-            vectors = self.attention(each)[places]
+            distinct, places = torch.unique(nodes, return_inverse=True)
+            vectors = self.attention(distinct)[places]
         scores = vectors @ states.transpose(1, 2)
         padding = torch.arange(states.shape[1], device=device) >= torch.from_numpy(lengths).to(device)[:, None]
         attention = scores.masked_fill(padding[:, None], -torch.inf).softmax(dim=2)
         # The first layer is linear and the attention sums to 1: W (sum_i a_ij h_i) + b = sum_i a_ij (W h_i + b). On the
-        # right the layer is computed for each position, not for each node, of which there are more.
+        # right the layer is computed per position, not per node, of which there are more.
         hidden = torch.relu(attention @ self.connected[0](states))
         for layer in self.connected[1:]:
             hidden = torch.relu(layer(hidden))
@@ -142,7 +141,7 @@ def level_loss(
     rows: np.ndarray,
 ) -> torch.Tensor:
     """Mean over these texts of the binary cross-entropy, summed over their nodes (You et al., NeurIPS 2019, section 3).
-    guessed: for each text, the nodes of the level above that rank first. Its nodes are then at most ``size``: its own,
+    guessed: per text, the nodes of the level above that rank first. Its nodes are then at most ``size``: its own,
     their siblings, and those below the guesses, the best guess first, ties drawn. None: all nodes of the level. The
     paper's mean over the nodes only scales the loss, which Adam's step does not depend on."""
     words, lengths = texts.pad(rows)
@@ -175,8 +174,8 @@ def train(
     seed: int,
 ) -> list[list[float]]:
     """Train in place on all ``rows`` in each epoch. Returns [step, mean loss] per epoch. Raises MethodError if it
-    diverges. loss_of: the loss of the rows of a step. averaged: the last epochs whose final weights are averaged
-    (stochastic weight averaging); 0 or 1: the last weights."""
+    diverges. loss_of: the loss of the rows of a step. averaged: last epochs whose weights are averaged; 0 or 1:
+    none."""
     mean = AveragedModel(network) if averaged > 1 and epochs else None
 
     def average(epoch: int) -> None:
@@ -190,3 +189,97 @@ def train(
     if mean is not None:
         network.load_state_dict(mean.module.state_dict())
     return curve
+
+
+#: Floats of the largest intermediate results of the texts that are scored at a time.
+_FLOATS = 32_000_000
+#: Texts that are scored at a time, at most.
+_TEXTS = 512
+
+
+def count_kept_nodes(children: Sequence[csr_matrix], beam: int, k: int) -> list[int]:
+    """Numbers of nodes of each level that a prediction of k labels keeps: ``beam``, or more where it has too few
+    labels. children: of each level, binary CSR [nodes above, nodes]. The last number is that of the labels."""
+    needed = [min(k, children[-1].shape[1])]
+    for below in reversed(children[1:]):
+        fewest = np.cumsum(np.sort(np.diff(below.indptr)))
+        # So many of the nodes with the fewest children have enough of them, whichever nodes are kept.
+        enough = int(np.searchsorted(fewest, needed[0])) + 1
+        needed.insert(0, min(max(beam, enough), len(fewest)))
+    return needed
+
+
+def child_table(children: csr_matrix) -> np.ndarray:
+    """The children of each node as a rectangle, int64 [nodes above, most children], filled up with -1."""
+    sizes = np.diff(children.indptr)
+    there = np.arange(sizes.max(initial=0)) < sizes[:, None]
+    found = np.full(there.shape, -1, np.int64)
+    found[there] = children.indices
+    return found
+
+
+def rank_nodes(
+    network: AttentionNetwork, texts: Sequences, below: np.ndarray | None, above: TopK | None, kept: int
+) -> TopK:
+    """Return the ``kept`` nodes of a level with the largest probability along their path; scores are its logarithm.
+    above: the result for the level above, below: the ``child_table`` between the two; None for the first level."""
+    width = network.nodes if above is None or below is None else above.k * below.shape[1]
+    longest = int(texts.lengths.max(initial=1))
+    floats = width * (2 * longest + 2 * network.attention.embedding_dim)
+    step = max(1, min(_TEXTS, _FLOATS // floats))
+    training = network.training
+    network.eval()
+    with torch.inference_mode():
+        parts = [
+            _rank(network, texts, np.arange(start, min(start + step, len(texts))), below, above, kept)
+            for start in range(0, len(texts), step)
+        ]
+    network.train(training)
+    return TopK.joined(parts, kept)
+
+
+def _rank(
+    network: AttentionNetwork,
+    texts: Sequences,
+    rows: np.ndarray,
+    below: np.ndarray | None,
+    above: TopK | None,
+    kept: int,
+) -> TopK:
+    if above is None or below is None:
+        nodes, logs = np.broadcast_to(np.arange(network.nodes), (len(rows), network.nodes)), np.zeros(1, np.float32)
+        logits = network(*texts.pad(rows))
+    else:
+        parents = above.indices[rows]
+        nodes = np.where(parents[:, :, None] >= 0, below[parents], -1).reshape(len(rows), -1)
+        logs = np.repeat(above.scores[rows], below.shape[1], axis=1)
+        candidates = torch.from_numpy(nodes.clip(min=0)).to(network.output.weight.device)
+        logits = network(*texts.pad(rows), candidates)
+    logs = logs + torch.nn.functional.logsigmoid(logits).cpu().numpy()
+    found = TopK.ranked(nodes, logs)
+    return TopK(found.indices[:, :kept], found.scores[:, :kept])
+
+
+def rank_labels(
+    networks: Sequence[AttentionNetwork], children: Sequence[csr_matrix], texts: Sequences, beam: int, k: int
+) -> csr_matrix:
+    """The k best labels of a tree that the beam reaches: CSR float32 [n, L] of the products of the probabilities.
+    networks, children: of each level, from the root down. Products are above 0, so that each of them is stored."""
+
+    found: TopK | None = None
+    kept = count_kept_nodes(children, beam, k)
+    for place, (network, level) in enumerate(zip(networks, children, strict=True)):
+        found = rank_nodes(network, texts, child_table(level) if place else None, found, kept[place])
+    assert found is not None, "a tree has a level"
+    rows, places = np.nonzero(found.indices >= 0)
+    products = np.maximum(np.exp(found.scores[rows, places]), np.finfo(np.float32).tiny)
+    return csr_matrix((products, (rows, found.indices[rows, places])), shape=(len(texts), children[-1].shape[1]))
+
+
+def mean_scores(scores: Iterable[csr_matrix]) -> csr_matrix:
+    """The mean over the trees; a label that a tree does not rank has 0 there."""
+    parts = list(scores)
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total / np.float32(len(parts))

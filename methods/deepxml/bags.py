@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xmcbench import Artifacts, Doc, Texts
 from xmcbench.methods.words import vector_file
 from xmcbench.methods.words.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 #: What the parameter ``vectors`` of a method means.
 VECTORS = Doc(
@@ -21,26 +23,6 @@ VECTORS = Doc(
 ROWS = 16_384
 #: GloVe as the method ``glove`` trains it under its preset ``quick``.
 _WINDOW, _EPOCHS, _RATE, _X_MAX, _ALPHA = 10, 25, 0.05, 10.0, 0.75
-
-
-@dataclass(frozen=True)
-class Bags:
-    """n texts as bags: text i has the tokens ``tokens[starts[i]:starts[i + 1]]`` with these weights. starts: int64 [n +
-    1]. tokens: int64. weights: float32; those of a text have the Euclidean length 1."""
-
-    starts: np.ndarray
-    tokens: np.ndarray
-    weights: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
-
-    def take(self, rows: np.ndarray) -> Bags:
-        """The bags of these rows, in that order."""
-        lengths = np.diff(self.starts)[rows]
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        places = np.arange(starts[-1]) + np.repeat(self.starts[:-1][rows] - starts[:-1], lengths)
-        return Bags(starts, self.tokens[places], self.weights[places])
 
 
 class Tokens:
@@ -63,22 +45,22 @@ class Tokens:
             texts += len(corpus)
         return cls(vocabulary, (np.log((texts + 1) / (frequency + 1)) + 1).astype(np.float32))
 
-    def bags(self, texts: Texts) -> Bags:
-        """The bag of each text: its known words, weighed by count x idf. A text without one is empty."""
+    def bags(self, texts: Texts) -> csr_matrix:
+        """The known words of each text, weighed by count x idf: CSR float32 [N, V], rows of the Euclidean length 1 but
+        for those without a word. There is at least one column."""
         from scipy.sparse import csr_matrix, vstack
 
-        parts = []
+        width = max(1, len(self.vocabulary))
+        parts = [csr_matrix((0, width), dtype=np.float32)]
         for batch in texts.batches():
             codes, rows = self.vocabulary.codes(batch)
-            shape = len(batch), len(self.vocabulary)
-            counts = csr_matrix((np.ones(len(codes), np.float32), (rows, codes)), shape=shape)
+            counts = csr_matrix((np.ones(len(codes), np.float32), (rows, codes)), shape=(len(batch), width))
             counts.sum_duplicates()
             counts.data *= self._idf[counts.indices]
             rows = np.repeat(np.arange(len(batch)), np.diff(counts.indptr))
             counts.data /= np.sqrt(np.bincount(rows, counts.data**2, len(batch)))[rows]
             parts.append(counts)
-        whole = vstack(parts, format="csr") if parts else csr_matrix((0, len(self.vocabulary)), dtype=np.float32)
-        return Bags(whole.indptr.astype(np.int64), whole.indices.astype(np.int64), whole.data.astype(np.float32))
+        return vstack(parts, format="csr", dtype=np.float32)
 
     def vectors(
         self,

@@ -100,8 +100,8 @@ def list_candidates(
     notes: dict[str, object] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Candidates of each document: its known labels, and of the ``shortlist`` nearest labels those that have a known
-    pair. documents: float32 [N, d]; labels: float32 [L, d]; pairs: binary CSR [N, L]. notes: see ``top_k_batches``.
-    Returns what ``candidate_labels`` does."""
+    pair. documents: float32 [N, d]; labels: float32 [L, d]; pairs: binary CSR [N, L]. Returns what ``candidate_labels``
+    does."""
     from xmcbench.methods.dense.search import top_k
 
     size = min(shortlist, len(labels))
@@ -150,8 +150,7 @@ def fit_classifiers(
 ) -> tuple[np.ndarray, list[list[float]]]:
     """Train the vectors of the labels from ``start``; returns them, float32 [L, d] of length 1, and the losses.
     documents: float32 [N, d] of length 1, frozen. candidates, true: of ``candidate_labels``. loss: sum over the cosines
-    and truths of a batch's candidates. dropout: share of a document's values that a step drops before it is scaled to
-    length 1."""
+    and truths of a batch's candidates. dropout: of a document's values, before it is scaled to length 1."""
     network = Classifiers(start).to(device)
 
     def loss_of(rows: np.ndarray) -> torch.Tensor:

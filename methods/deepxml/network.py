@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 from torch import nn
 
 from xmcbench import MethodError, progress
-from xmcbench.methods.deepxml.bags import Bags
 
 
 def decay(epoch: int, epochs: int) -> float:
@@ -34,8 +34,8 @@ def train(
 ) -> list[list[float]]:
     """Train the parts of a network in place, each at its own rate. Returns [step, mean loss] per epoch. batches: the
     rows of each step of an epoch, by its number. loss_of: the mean loss of a step's rows. schedule: share of the rates
-    in an epoch, by its number and the number of epochs. after_epoch: called with the number of each epoch. Raises
-    MethodError where a loss is NaN or infinite."""
+    in an epoch, by its number and that of epochs. after_epoch: called with its number. Raises MethodError where a loss
+    is not finite."""
     optimizers: list[tuple[torch.optim.Optimizer, float]] = []
     for part, rate in parts:
         tables = [
@@ -49,7 +49,7 @@ def train(
     curve: list[list[float]] = []
     step, steps = 0, epochs * len(batches(0))
     for epoch in range(epochs):
-        # A different dropout for each epoch, the same for each run.
+        # A different dropout in each epoch, the same in every run.
         torch.manual_seed(int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0]))
         for optimizer, rate in optimizers:
             for group in optimizer.param_groups:
@@ -108,31 +108,28 @@ class BagEncoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         nn.init.normal_(self.residual.weight, std=0.01 / vectors.shape[1] ** 0.5)
         nn.init.zeros_(self.residual.bias)
 
-    def forward(self, bags: Bags) -> torch.Tensor:
-        """The vectors of the texts, float32 [n, d]; zero for a text without a known token."""
+    def forward(self, bags: csr_matrix) -> torch.Tensor:
+        """The vectors of the texts, float32 [n, d]; zero for a text without a known token. bags: CSR float32 [n, V]."""
         device = self.residual.weight.device
         # Each token is looked up once: a gradient with a row for every occurrence would be many times as large.
-        tokens, places = np.unique(bags.tokens, return_inverse=True)
+        tokens, places = np.unique(bags.indices.astype(np.int64), return_inverse=True)
         summed = nn.functional.embedding_bag(
             torch.from_numpy(places).to(device),
             self.table(torch.from_numpy(tokens).to(device)),
-            torch.from_numpy(bags.starts[:-1]).to(device),
+            torch.from_numpy(bags.indptr[:-1].astype(np.int64)).to(device),
             mode="sum",
-            per_sample_weights=torch.from_numpy(bags.weights).to(device),
+            per_sample_weights=torch.from_numpy(bags.data).to(device),
         )
-        known = torch.from_numpy(np.diff(bags.starts) > 0).to(device)
+        known = torch.from_numpy(np.diff(bags.indptr) > 0).to(device)
         hidden = self.dropout(torch.relu(summed))
         vectors = hidden + torch.relu(self.residual(hidden))
         return nn.functional.normalize(vectors, dim=1) * known[:, None]
 
-    def embed(self, bags: Bags) -> np.ndarray:
+    def embed(self, bags: csr_matrix) -> np.ndarray:
         """The vectors without dropout and gradients: float32 [n, d]."""
         training = self.training
         self.eval()
         with torch.inference_mode():
-            parts = [
-                self(bags.take(np.arange(start, min(start + _BATCH, len(bags))))).cpu().numpy()
-                for start in range(0, len(bags), _BATCH)
-            ]
+            parts = [self(bags[start : start + _BATCH]).cpu().numpy() for start in range(0, bags.shape[0], _BATCH)]
         self.train(training)
         return np.concatenate(parts) if parts else np.empty((0, self.residual.out_features), np.float32)

@@ -40,20 +40,18 @@ _ROWS = 1024
 
 
 def top_k(queries: np.ndarray, items: np.ndarray, k: int, **options: Any) -> TopK:
-    """Return the k items with the largest inner product for each query: all that ``top_k_batches`` yields."""
+    """Return the k items with the largest inner product per query: all that ``top_k_batches`` yields."""
     return TopK.joined(top_k_batches(queries, items, k, **options), k, len(queries))
 
 
 def top_k_batches(
     queries: np.ndarray, items: np.ndarray, k: int, *, notes: dict[str, object] | None = None, **options: Any
 ) -> Iterator[TopK]:
-    """Yield the k items with the largest inner product for each query, ties by lower item number, batch by batch.
-
-    queries: [N, d]; items: [L, d]; float32 or float16, memory maps too: both are read block by block. device: ``cuda``,
-    or else the CPU, which uses HNSW for more than ``exact_up_to`` items. processes: GPUs that share the queries.
+    """Yield the k items with the largest inner product per query, ties by lower item number, batch by batch. queries:
+    [N, d]; items: [L, d]; float32 or float16, memory maps too: both are read block by block. device: ``cuda``, or else
+    the CPU, which uses HNSW for more than ``exact_up_to`` items. processes: GPUs that share the queries.
     ``notes["search"]`` receives the index used and, for HNSW, its recall on queries drawn by ``seed``. Padded where L <
-    k. Raises MethodError where a vector is not finite.
-    """
+    k. Raises MethodError where a vector is not finite."""
     search = Index(items, **options).search(k)
     yield from search.batches(queries)
     if notes is not None:
@@ -74,10 +72,8 @@ def regroup(batches: Iterable[TopK], rows: int) -> Iterator[TopK]:
 
 
 def renumber(found: TopK, labels: np.ndarray, known: np.ndarray) -> TopK:
-    """Return predictions by the numbers of all labels, for the queries that are known; the others have none.
-
-    labels: int [S], their numbers by those of ``found``. known: bool, a query each.
-    """
+    """Return predictions by the numbers of all labels, for the queries that are known; the others have none. labels:
+    int [S], their numbers by those of ``found``. known: bool, a query each."""
     kept = known[:, None] & (found.indices >= 0)
     numbers = np.where(kept, labels[found.indices], -1).astype(np.int32)
     return TopK(numbers, np.where(kept, found.scores, -np.inf).astype(np.float32))
@@ -148,7 +144,7 @@ class Search:
         found, step = [np.empty((0, k), np.int32)], max(1, _BLOCK // max(k, index.items.shape[1]))
         for start in range(0, len(queries), step):
             block = _wide(queries[start : start + step])
-            # For each block: the graph may be searched for another k between two.
+            # In each block: the graph may be searched for another k between two.
             index.graph.hnsw.efSearch = self._width
             _, candidates = index.graph.search(block, k)
             ranked = TopK.ranked(candidates, pair_scores(block, index.items, candidates))
@@ -162,7 +158,7 @@ class Search:
         self._true = np.concatenate([self._true[kept], (exact.indices >= 0).sum(axis=1)])
 
     def _sample(self, queries: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Draw a number for each of the next queries; of all queries, those with the smallest numbers are the sample.
+        """Draw a number per query; of all queries, those with the smallest numbers are the sample.
         Returns the queries that enter it, in order, their numbers, and which of the sample so far stay."""
         numbers = self._rng.random(queries)
         both = np.concatenate([self._drawn, numbers])
@@ -335,17 +331,12 @@ def _hnsw(items: np.ndarray) -> Any:
 
 def _finite_norm(vectors: np.ndarray) -> float:
     """Largest Euclidean length. Raises MethodError where a value is not finite."""
-    largest = _largest_norm(vectors)
+    step = max(1, _BLOCK // max(1, vectors.shape[1]))
+    squares = [np.einsum("nd,nd->n", block, block).max() for block in map(_wide, _blocks(vectors, step))]
+    largest = float(np.sqrt(np.max(squares, initial=0.0)))
     if not np.isfinite(largest):
         raise MethodError("an embedding is NaN or infinite", "a diverged training? check the loss")
     return largest
-
-
-def _largest_norm(vectors: np.ndarray) -> float:
-    """Largest Euclidean length; NaN where a value is."""
-    step = max(1, _BLOCK // max(1, vectors.shape[1]))
-    squares = [np.einsum("nd,nd->n", block, block).max() for block in map(_wide, _blocks(vectors, step))]
-    return float(np.sqrt(np.max(squares))) if squares else 0.0
 
 
 def _blocks(vectors: np.ndarray, step: int) -> Iterator[np.ndarray]:

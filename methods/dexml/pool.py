@@ -60,14 +60,14 @@ def soft_top_k(logits: torch.Tensor, positive: torch.Tensor, k: int, sharpness: 
 
 
 def _mean_over_positives(costs: torch.Tensor, positive: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Mean over all rows of the mean of their costs. costs, rows: one for each positive."""
+    """Mean over all rows of the mean of their costs. costs, rows: one per positive."""
     return (costs / positive.sum(dim=1)[rows]).sum() / len(positive)
 
 
 @dataclass(frozen=True)
 class HardNegatives:
-    """``count`` labels for each document, drawn from its ``nearest`` ones without its own. The nearest are found again
-    after ``refreshed`` steps."""
+    """``count`` labels per document, drawn from its ``nearest`` ones without its own. These are found again after
+    ``refreshed`` steps."""
 
     count: int
     nearest: int
@@ -90,15 +90,14 @@ class LabelPool(ContrastiveTask):
         hard: HardNegatives | None,
     ) -> None:
         """pairs: binary CSR [N, L], no row empty. batch: documents of a step, over all processes. hard: None for a pool
-        of all labels; otherwise it has a label of each document, its hard negatives, and others in place of repeated
-        labels, so that each pool has the same size."""
+        of all labels; otherwise a label of each document, its hard negatives, and others in place of repeated
+        labels."""
         self._instances, self._labels, self._pairs = instances, labels, pairs.tocsr()
         self._temperature, self._seed, self._loss, self._hard = temperature, seed, loss, hard
         self._epochs = Epochs(pairs.shape[0], batch, seed)
         self._nearest = np.empty((0, 0), np.int32)
 
     def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:
-        """Find the nearest labels of all documents again if it is time."""
         if self._hard and step % self._hard.refreshed == 0:
             assert isinstance(network, Encoder)
             count = min(self._hard.nearest, len(self._labels))
@@ -109,7 +108,6 @@ class LabelPool(ContrastiveTask):
         return {"nearest": self._nearest}
 
     def resume(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore what ``state`` returned."""
         self._nearest = state["nearest"]
 
     def draw(self, step: int) -> dict[str, View]:
@@ -146,12 +144,7 @@ class LabelPool(ContrastiveTask):
 
 
 def nearest_labels(
-    encoder: Encoder,
-    instances: TokenStore,
-    labels: TokenStore,
-    count: int,
-    seed: int,
-    context: DistributedContext,
+    encoder: Encoder, instances: TokenStore, labels: TokenStore, count: int, seed: int, context: DistributedContext
 ) -> np.ndarray:
     """The ``count`` labels nearest to each instance under the encoder as it is, int32 [N, count], on every process.
     Each process embeds its share of the texts; the first one searches for all."""

@@ -5,7 +5,7 @@
 
 torchrun sets environment variables, which can also be set by hand: GROUP_WORLD_SIZE (the number of machines),
 GROUP_RANK (which of them, from 0), MASTER_ADDR and MASTER_PORT (where that of rank 0 is reached). The machines train
-together, share the texts that are embedded and the queries of exact searches, and exchange the results.
+together, share the texts that are embedded, and exchange the vectors.
 
 Every machine needs its own runs folder, all with the same content: on a shared one they would block each other, and a
 machine that already has an artifact does not come to share the work on it.

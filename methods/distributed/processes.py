@@ -21,9 +21,8 @@ def run_in_processes(
     function: Callable[..., None], arguments: tuple[Any, ...], processes: int, doing: str, hint: str = ""
 ) -> None:
     """Call ``function(local, *arguments)`` in new processes of this machine; ``local`` is the number of one, from 0.
-    Each process gets a copy of the arguments with all tensors on the CPU, and an equal share of the cores. doing: their
-    work, for messages. hint: for a process that the system ends. Raises MethodError when one fails or ends early, and
-    ends the others."""
+    Each gets a copy of the arguments, tensors on the CPU, and an equal share of the cores. doing: their work, for
+    messages. hint: for a process that the system ends. Raises MethodError when one fails, and ends the others."""
     from torch.multiprocessing import ProcessExitedException, ProcessRaisedException, spawn
 
     # Handed over as bytes: tensors of torch.multiprocessing would be in shared memory, of which a container has little.
@@ -139,8 +138,7 @@ class Rows(Protocol):
 def write_rows(rows: Rows, out: np.ndarray, processes: int, device: str) -> None:
     """Fill ``out``, [n, width], by ``processes`` processes on this machine and, on several machines, by theirs too.
     Every process maps ``out`` again and writes its own rows; machines exchange theirs. Process I computes on the I-th
-    GPU of ``cuda``. A few rows are all computed here, on every machine. Raises MethodError when a process or machine
-    fails."""
+    GPU of ``cuda``. A few rows are all computed here. Raises MethodError when a process or machine fails."""
     machines = Machines.here()
     count = machines.count * processes
     if count == 1 or len(out) < max(1, WORTHWHILE[device]):

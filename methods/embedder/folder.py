@@ -40,8 +40,7 @@ def check_folder(name: str, backend: str = "torch") -> None:
 
 def check_model(folder: Path, backend: str = "torch") -> None:
     """Raise UsageError if a folder is not a model, would run code of its own, or is pickled. Raises Unavailable if it
-    is a model of model2vec, or has an adapter, and the package for that is missing, and if a file that the backend
-    reads is a pointer of Git LFS."""
+    needs model2vec or peft, which is missing, and if a file that the backend reads is a pointer of Git LFS."""
     refuse_pointers(folder, backend)
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
         raise UsageError(f"{folder} is not an embedding model: it has neither modules.json nor config.json")

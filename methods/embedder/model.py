@@ -74,9 +74,9 @@ _BATCHES = 8
 
 @dataclass(frozen=True)
 class EmbeddingModel:
-    """A model of sentence-transformers. length: tokens at which texts are cut, by route where there are several; None
-    if they are not. width: of its vectors, with the extra dimension of Euclidean distance. processes: that embed texts.
-    model: None on the way to another process."""
+    """A model of sentence-transformers. length: tokens at which texts are cut, if they are, by route where there are
+    several. width: with the extra dimension of Euclidean distance. processes: that embed texts. model: None on the way
+    to another process."""
 
     name: str
     source: str
@@ -244,8 +244,8 @@ def _readers(model: SentenceTransformer | Model2Vec) -> dict[str, Any]:
 
 
 def _limit_length(model: SentenceTransformer | Model2Vec, max_length: int | None) -> None:
-    """Cut texts at ``max_length`` tokens, where that is less than the model states. Each route by itself: the length of
-    a Router is the largest of its routes."""
+    """Cut texts at ``max_length`` tokens, where that is less than the model states. Each route of a Router by
+    itself."""
     for reader in _readers(model).values():
         # A static model has no length, or an infinite one.
         if max_length and max_length < (getattr(reader, "max_seq_length", None) or 0) < inf:
@@ -315,10 +315,8 @@ def open_other(
     check: Callable[[Path], None] = lambda _: None,
 ) -> tuple[Any, dict[str, Any]]:
     """Find and load a model by another class of sentence-transformers; also return facts about it, for the record.
-
     max_length: tokens at which texts are cut, if fewer than the model states. check: raises UsageError for the folder
-    of another model. Raises Unavailable where the model is missing, UsageError where it cannot be loaded.
-    """
+    of another model. Raises Unavailable where the model is missing, UsageError where it cannot be loaded."""
     where = choose_device(device)
     chosen = choose_precision(precision, where)
     folder, source = locate(name)

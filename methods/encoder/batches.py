@@ -77,8 +77,8 @@ class Epochs:
         self._epoch, self._order = -1, np.empty(0, np.int64)
 
     def __call__(self, step: int) -> np.ndarray:
-        """The rows of a step, counted from 0: int64 [batch], none of them twice. An epoch's last rows that do not fill
-        a batch are left out of it."""
+        """The rows of a step, counted from 0: int64 [batch], none of them twice. Rows that do not fill an epoch's last
+        batch are left out."""
         epoch, place = self.epoch(step), step % (self.rows // self.batch)
         if epoch != self._epoch:
             self._epoch, self._order = epoch, np.random.default_rng([self._seed, epoch]).permutation(self.rows)

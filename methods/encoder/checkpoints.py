@@ -24,8 +24,7 @@ _NAME = "checkpoint.safetensors"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a training: completed steps, loss curve, losses summed since the curve's last point, and the state
-    of its task."""
+    """The state of a training: completed steps, loss curve, losses summed since its last point, state of the task."""
 
     step: int
     curve: list[list[float]]
@@ -72,7 +71,7 @@ def _in_its_place(folder: Path) -> Iterator[Path]:
 def restore(
     folder: Path, network: nn.Module, optimizer: Optimizer, identity: Mapping[str, object]
 ) -> Checkpoint | None:
-    """Restore network and optimizer from the last checkpoint, if there is one of the same training. Raises
+    """Restore network and optimizer from the last checkpoint of the same training, if any. Raises
     XmcbenchError if it is damaged."""
     path = folder / _NAME
     if not path.is_file():

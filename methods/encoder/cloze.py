@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from xmcbench import Artifacts, MethodError, Texts
 from xmcbench.methods.encoder.tokens import Tokenizer, TokenStore
-from xmcbench.methods.words.sentences import split_sentences
+from xmcbench.methods.words.analysis import split_sentences
 
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktSentenceTokenizer
@@ -66,8 +67,7 @@ class Splitter:
 
 def splitter(kind: Sentences, artifacts: Artifacts, raw_X: Texts) -> Splitter:
     """A splitter for the contents of a corpus. Punkt (Kiss and Strunk 2006) learns abbreviations and collocations from
-    plain text. NLTK's English model comes with no package, so this one learns from a sample of the contents themselves:
-    once, kept as an artifact."""
+    plain text. NLTK's English model comes with no package, so this one learns from a sample of the contents, once."""
     if kind == "regex":
         return Splitter()
 
@@ -109,8 +109,8 @@ class ContextPairs:
 @dataclass(frozen=True)
 class Repeated:
     """The documents whose content repeats their title. folder: holds ``texts.arrow`` (their titles and contents) and
-    ``places.npy`` (int64 [n], the place of a pair's document in it, -1 where the title is not repeated). The other
-    attributes are those of ``context_pairs``."""
+    ``places.npy`` (int64 [n], the place of a pair's document in it, -1 where the title is not repeated). The rest: see
+    ``context_pairs``."""
 
     folder: Path
     split: Splitter
@@ -194,10 +194,10 @@ def context_pairs(
     kept = raw_X.take(rows)
 
     def contexts() -> Iterator[list[str]]:
-        yield from _in_lists(_contexts(kept, split, title_dropout, seed))
+        return _in_lists(_contexts(kept, split, title_dropout, seed))
 
     def titles() -> Iterator[list[str]]:
-        yield from _in_lists(iter(kept.titles))
+        return _in_lists(iter(kept.titles))
 
     identity = {
         "digest": raw_X.digest,
@@ -268,12 +268,5 @@ def _write_texts(path: Path, texts: Texts) -> None:
         writer.write_table(table)
 
 
-def _in_lists(texts: Iterator[str], size: int = 4096) -> Iterator[list[str]]:
-    part: list[str] = []
-    for text in texts:
-        part.append(text)
-        if len(part) == size:
-            yield part
-            part = []
-    if part:
-        yield part
+def _in_lists(texts: Iterator[str]) -> Iterator[list[str]]:
+    return iter(lambda: list(islice(texts, 4096)), [])

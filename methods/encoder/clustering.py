@@ -98,8 +98,7 @@ def _half(vectors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Mining:
-    """Clusters of at most ``size`` documents, made again at the first epoch that begins at least ``refreshed`` steps
-    later."""
+    """Clusters of at most ``size`` documents, made again in the first epoch ``refreshed`` steps later."""
 
     size: int
     refreshed: int
@@ -107,19 +106,19 @@ class Mining:
 
 @dataclass(frozen=True)
 class PairLoss:
-    """triplet: the mean of margin - positive + negative, where above 0, over the ``hardest`` labels of a document;
-    contrastive: equation 2 of MACLR, over all of them, at ``temperature``."""
+    """triplet: ``triplet_loss``; contrastive: equation 2 of MACLR, over all labels, at ``temperature``."""
 
     kind: Literal["triplet", "contrastive"]
     margin: float
     hardest: int
-    temperature: float
+    temperature: float = 1.0
+    sharpness: float | None = None
 
 
 class ClusteredPairs(ContrastiveTask):
     """Documents with one of their labels each; a batch takes whole clusters, except at its edges. An epoch has no
-    document twice, and leaves out those that do not fill a batch. The other labels of the batch are the negatives of a
-    document, except its own."""
+    document twice, and leaves out those that do not fill a batch. The negatives of a document are the other labels of
+    the batch."""
 
     def __init__(
         self,
@@ -127,19 +126,21 @@ class ClusteredPairs(ContrastiveTask):
         labels: TokenStore,
         pairs: csr_matrix,
         batch: int,
-        mining: Mining,
+        mining: Mining | None,
         loss: PairLoss,
         seed: int,
     ) -> None:
         """pairs: binary CSR [N, L], every row with a pair; instances: N texts; labels: L texts; batch: documents of a
-        step, over all processes."""
+        step, over all processes. mining: None where each document is a cluster."""
         self._instances, self._labels, self._pairs = instances, labels, pairs.tocsr()
         self._batch, self._mining, self._loss, self._seed = min(batch, pairs.shape[0]), mining, loss, seed
-        self._clusters = np.zeros(pairs.shape[0], np.int64)
+        self._clusters = np.zeros(pairs.shape[0], np.int64) if mining else np.arange(pairs.shape[0])
         self._ordered, self._order = -1, np.empty(0, np.int64)
 
     def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:
         """Cluster the documents again if it is time. The order of an epoch stays as it is."""
+        if self._mining is None:
+            return
         epoch, place = divmod(step, len(self._clusters) // self._batch)
         every = -(-self._mining.refreshed // (len(self._clusters) // self._batch))
         if place == 0 and epoch % every == 0:
@@ -154,7 +155,6 @@ class ClusteredPairs(ContrastiveTask):
         return {"clusters": self._clusters}
 
     def resume(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore what ``state`` returned."""
         self._clusters, self._ordered = state["clusters"], -1
 
     def draw(self, step: int) -> dict[str, View]:
@@ -173,7 +173,6 @@ class ClusteredPairs(ContrastiveTask):
         return {"anchor": View(self._instances, rows), "positive": View(self._labels, labels)}
 
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """Each document against the labels of the batch."""
         anchors, labels = vectors["anchor"], vectors["positive"]
         rows = views["anchor"].rows[anchors.first : anchors.first + len(anchors.local)]
         true = torch.from_numpy(self._pairs[rows][:, views["positive"].rows].toarray() > 0).to(anchors.local.device)
@@ -181,4 +180,5 @@ class ClusteredPairs(ContrastiveTask):
             logits, own = in_batch(anchors.local, labels.gathered, anchors.first, self._loss.temperature)
             return {"contrastive": contrastive_loss(logits, own, true)}
         cosines, own = in_batch(anchors.local, labels.gathered, anchors.first, 1.0)
-        return {"triplet": triplet_loss(cosines, own, true, self._loss.margin, self._loss.hardest)}
+        loss = self._loss.margin, self._loss.hardest, self._loss.sharpness
+        return {"triplet": triplet_loss(cosines, own, true, *loss)}

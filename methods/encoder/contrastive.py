@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
@@ -33,8 +33,8 @@ def in_batch(
     anchors: torch.Tensor, candidates: torch.Tensor, first: int, temperature: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Logits of this process's anchors against all candidates, and the mask of each anchor's positive. anchors: [n, d];
-    candidates: [m, d]; anchor i belongs to candidate ``first`` + i. Returns logits [n, m] (inner products over the
-    temperature) and bool [n, m]."""
+    candidates: [m, d]; anchor i belongs to candidate ``first`` + i. Returns logits, inner products over the
+    temperature, and bool, [n, m] both."""
     logits = anchors @ candidates.T / temperature
     own = torch.zeros_like(logits, dtype=torch.bool)
     own.diagonal(first).fill_(True)
@@ -42,16 +42,26 @@ def in_batch(
 
 
 def triplet_loss(
-    cosines: torch.Tensor, own: torch.Tensor, true: torch.Tensor, margin: float, hardest: int
+    cosines: torch.Tensor,
+    own: torch.Tensor,
+    true: torch.Tensor,
+    margin: float,
+    hardest: int,
+    sharpness: float | None = None,
 ) -> torch.Tensor:
     """Mean over anchors of the mean hinge ``margin`` - positive + negative over their hardest negatives. cosines: float
     [n, m]; own: bool [n, m], the positive of each anchor; true: bool [n, m], not negatives. hardest: how many negatives
-    of an anchor count, those with the largest cosines. An anchor without any costs nothing."""
+    of an anchor count, those with the largest cosines. An anchor without any costs nothing. sharpness: weigh these by a
+    softmax over the cosine divided by it; a negative whose hinge is 0 has 0 in the place of its cosine."""
     positive = cosines[own][:, None]
     negative, _ = cosines.masked_fill(true | own, -torch.inf).topk(min(hardest, cosines.shape[1]), dim=1)
     there = negative > -torch.inf
-    hinge = torch.relu(margin - positive + torch.where(there, negative, torch.zeros_like(negative))) * there
-    return (hinge.sum(dim=1) / there.sum(dim=1).clamp(min=1)).mean()
+    negative = negative.masked_fill(~there, 0.0)
+    hinge = torch.relu(margin - positive + negative) * there
+    if sharpness is None:
+        return (hinge.sum(dim=1) / there.sum(dim=1).clamp(min=1)).mean()
+    weights = torch.softmax(negative / sharpness * (hinge > 0), dim=1)
+    return (weights * hinge).sum(dim=1).mean()
 
 
 #: Which other labels of a batch are negatives of an instance: all of them, as in the paper and its authors' code, or
@@ -95,6 +105,9 @@ class ContrastiveTask(Task):
 
     #: Divisor of inner products.
     _temperature: float = 1.0
+    #: Views that processes need not share evenly. Such a view is filled up with its own rows; the copies are cut off
+    #: before anything is compared. A process then holds fewer rows than another: they are not averaged over.
+    uneven: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def draw(self, step: int) -> dict[str, View]:
@@ -109,21 +122,25 @@ class ContrastiveTask(Task):
     def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
         """Embed all views of the step in one call and compare them."""
         views = self.draw(step)
-        shares = {name: context.local_slice(len(view.rows)) for name, view in views.items()}
-        own = embed_parts(
-            network, [(view.store, view.rows[shares[name]]) for name, view in views.items()], context.device
-        )
-        vectors = {
-            name: Vectors(part, context.gather(part), shares[name].start) for name, part in zip(views, own, strict=True)
-        }
+        parts, starts = [], []
+        for name, view in views.items():
+            if name not in self.uneven:
+                context.local_slice(len(view.rows))
+            part = -(-len(view.rows) // context.processes)
+            starts.append(min(context.rank * part, len(view.rows)))
+            filled = np.resize(view.rows, part * context.processes)
+            parts.append((view.store, filled[context.rank * part : (context.rank + 1) * part]))
+        vectors = {}
+        for name, own, start in zip(views, embed_parts(network, parts, context.device), starts, strict=True):
+            rows = len(views[name].rows)
+            vectors[name] = Vectors(own[: rows - start], context.gather(own)[:rows], start)
         return self.compare(step, views, vectors)
 
 
 def embed_parts(
     network: nn.Module, parts: list[tuple[TokenSource, np.ndarray]], device: torch.device
 ) -> list[torch.Tensor]:
-    """The vectors [rows, d] of each part, with gradients. Texts are first sorted into batches of similar length, so
-    there is little padding."""
+    """The vectors [rows, d] of each part, with gradients, computed in batches of similar length."""
     texts = [store[row] for store, rows in parts for row in rows]
     pad = parts[0][0].pad
     cached = getattr(getattr(network, "module", network), "cached_tokens", None)
@@ -151,26 +168,22 @@ class TwoViews(ContrastiveTask):
         self._epochs = Epochs(len(anchors), batch, seed)
 
     def draw(self, step: int) -> dict[str, View]:
-        """Both texts of the step's rows."""
         rows = self._epochs(step)
         return {"anchor": View(self._anchors, rows), "positive": View(self._positives, rows)}
 
 
 class InverseCloze(TwoViews):
-    """Equation 2 between context and title of a document (ICT); the sentences that lose the title are drawn at every
-    visit."""
+    """Equation 2 between context and title of a document (ICT); sentences lose the title at random."""
 
     def __init__(
         self, drawn: ContextPairs, batch: int, temperature: float, seed: int, used: np.ndarray | None = None
     ) -> None:
-        """batch: documents of a step, over all processes; used: numbers of the pairs that are trained on, int [m];
-        default is all."""
+        """batch: documents of a step, over all processes; used: numbers of the pairs to train on, int [m], or all."""
         super().__init__(drawn.contexts, drawn.titles, batch, temperature, seed)
         self._drawn, self._used = drawn, np.arange(len(drawn.contexts)) if used is None else used
         self._epochs = Epochs(len(self._used), batch, seed)
 
     def draw(self, step: int) -> dict[str, View]:
-        """Context and title of the step's documents."""
         rows = self._used[self._epochs(step)]
         contexts = self._drawn.visit(self._epochs.epoch(step))
         return {"anchor": View(contexts, rows), "positive": View(self._drawn.titles, rows)}
@@ -191,8 +204,7 @@ class KnownPairs(ContrastiveTask):
         balanced: bool = False,
     ) -> None:
         """pairs: binary CSR [N, L]; instances: N texts; labels: L texts; batch: pairs of a step, over all processes.
-        negatives: other labels of the batch that count. balanced: draw a label once before any comes again, not each
-        pair."""
+        negatives: other labels of the batch that count. balanced: draw each label once before any comes again."""
         pairs = pairs.tocsr()
         self._instances, self._labels, self._pairs, self._temperature = instances, labels, pairs, temperature
         self._rows = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
@@ -201,7 +213,6 @@ class KnownPairs(ContrastiveTask):
         self._epochs = BalancedEpochs(self._columns, batch, seed) if balanced else Epochs(pairs.nnz, batch, seed)
 
     def draw(self, step: int) -> dict[str, View]:
-        """Instance and label of the step's pairs."""
         drawn = self._epochs(step)
         return {
             "anchor": View(self._instances, self._rows[drawn]),
@@ -209,7 +220,6 @@ class KnownPairs(ContrastiveTask):
         }
 
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """Each instance against the labels of all pairs."""
         anchors, labels = vectors["anchor"], vectors["positive"]
         logits, own = in_batch(anchors.local, labels.gathered, anchors.first, self._temperature)
         if self._negatives == "all":
@@ -227,12 +237,10 @@ class Replayed(ContrastiveTask):
         self._task, self._replayed, self._weight = task, replayed, weight
 
     def draw(self, step: int) -> dict[str, View]:
-        """The views of both."""
         replayed = {f"replayed {name}": view for name, view in self._replayed.draw(step).items()}
         return {**self._task.draw(step), **replayed}
 
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """The losses of both."""
         losses = self._task.compare(step, views, vectors)
         own = {name: _below(values, "replayed ") for name, values in (("views", views), ("vectors", vectors))}
         again = self._replayed.compare(step, own["views"], own["vectors"])  # type: ignore[arg-type]

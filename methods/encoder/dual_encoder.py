@@ -37,28 +37,19 @@ class BackboneMethod(Method):
     needs_cosine: ClassVar[bool] = False
 
     backbone: Annotated[
-        str,
-        Doc(
-            "a folder; a model id of the hub; all-MiniLM-L6-v2; or scratch:LAYERSxWIDTH, an encoder without outside "
-            "supervision, whose tokenizer and weights are learned from the corpus"
-        ),
+        str, Doc("a folder; an id of the hub; all-MiniLM-L6-v2; or scratch:LAYERSxWIDTH, learned from the corpus alone")
     ] = "all-MiniLM-L6-v2"
     mlm_steps: Annotated[Steps, Doc("steps of masked-language modeling of a scratch: backbone")] = 2000
     head: Annotated[
         Literal["native", "cls", "paper"],
         Doc(
             "native: the checkpoint's own pooling, dense layers and similarity; cls: [CLS], cosine; paper: [CLS] "
-            "under a dense layer of 512 with tanh (the checkpoint's, if it has one), inner product. A checkpoint's "
-            "truncate_dim holds for each",
+            "under a dense layer of 512 with tanh (the checkpoint's, if any), inner product",
             "MACLR, section 5.1",
         ),
     ] = "native"
     instance_length: Annotated[
-        Tokens,
-        Doc(
-            "maximum length of an instance (or the checkpoint's limit, if lower); longer texts are truncated",
-            "MACLR, section 5.1",
-        ),
+        Tokens, Doc("maximum length of an instance, or the checkpoint's limit, if lower", "MACLR, section 5.1")
     ] = 288
     instance_prompt: Annotated[
         str | None, Doc("text put before every instance; none: the checkpoint's own, if any")
@@ -75,10 +66,13 @@ class BackboneMethod(Method):
         ),
     ] = "auto"
     warmup: Annotated[Share, Doc("share of the steps over which the learning rate rises", "MACLR, section 5.1")] = 0.1
-    clip: Annotated[float | None, Gt(0), Doc("maximum Euclidean norm of the gradient; none: no limit")] = 1.0
+    clip: Annotated[
+        float | None,
+        Gt(0),
+        Doc("maximum Euclidean norm of the gradient; none: no limit. MACLR's code has 8, in our terms"),
+    ] = 1.0
 
     def describe(self) -> str:
-        """Return the name of the backbone."""
         return self.backbone.rstrip("/").rpartition("/")[2]
 
     def inputs(self) -> Mapping[str, Path | str]:
@@ -102,12 +96,13 @@ class BackboneMethod(Method):
         """Prompts of instances and labels, None for the checkpoint's own; labels are not read here."""
         return self.instance_prompt, ""
 
-    def _open(self, raw_X: Texts, raw_Y: Texts, label_length: int | None = None, **options: Any) -> Tower:
-        """Open the backbone with its head, untrained. options: of ``Tower.open``. Raises UsageError where the method
-        needs a cosine and the network has none."""
+    def _open(self, raw_X: Texts, raw_Y: Texts, **options: Any) -> Tower:
+        """Open the backbone with its head, untrained. options: of ``Tower.open``. Raises UsageError without a cosine
+        that the method needs."""
         from xmcbench.methods.encoder.tower import Tower
 
-        options = {"projection": False, "temperature": 1.0, **options}
+        lengths = self.instance_length, self.instance_length
+        options = {"projection": False, "temperature": 1.0, "lengths": lengths, **options}
         tower = Tower.open(
             self.backbone,
             (raw_X, raw_Y),
@@ -116,7 +111,6 @@ class BackboneMethod(Method):
             head=self.head,
             precision=self.precision,
             mlm_steps=self.mlm_steps,
-            lengths=(self.instance_length, label_length or self.instance_length),
             prompts=self._prompts,
             seed=self.seed,
             recomputed_layers=self.recomputed_layers,
@@ -139,29 +133,50 @@ class BackboneMethod(Method):
         return TrainingPlan(steps, rate, self.warmup, clip=self.clip, seed=self.seed)
 
 
-class DualEncoder(BackboneMethod):
-    """An encoder whose inner product of instance and label is the score (MACLR, equation 1). Without pairs it ranks
-    with the weights that it has; with pairs it is fine-tuned on them first, by the in-batch contrastive loss (equation
-    2)."""
+class LabelSearch(BackboneMethod):
+    """A method whose predictions are the labels with the largest inner product of their vectors and a text's."""
 
     temperature: Annotated[
         AboveZero, Doc("divisor of cosines in training; inner products are not divided", "SimCSE, section 3")
     ] = 0.05
     label_length: Annotated[
-        Tokens,
-        Doc(
-            "maximum length of a label (or the checkpoint's limit, if lower); longer texts are truncated",
-            "MACLR, section 5.1",
-        ),
+        Tokens, Doc("maximum length of a label, or the checkpoint's limit, if lower", "MACLR, section 5.1")
     ] = 64
     label_prompt: Annotated[str | None, Doc("text put before every label; none: the checkpoint's own, if any")] = None
+    stored_as: Annotated[Stored, Doc("type of the searched embeddings, on disk and in memory")] = "float32"
+
+    _tower: Tower
+    _labels: np.ndarray
+
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
+        """The k labels with the largest inner product per text."""
+        tower = self._tower
+        instances = tower.instance_tokens(raw_X, self.instance_length)
+        self.notes["cut_instances"] = instances.at_the_limit
+        with tower.embeddings(instances, dtype=self._dtype) as vectors:
+            yield from tower.nearest(vectors, self._labels, k, self.notes)
+
+    @property
+    def _prompts(self) -> tuple[str | None, str | None]:
+        return self.instance_prompt, self.label_prompt
+
+    @property
+    def _dtype(self) -> np.dtype:
+        return np.dtype(self.stored_as)
+
+    def _open(self, raw_X: Texts, raw_Y: Texts, **options: Any) -> Tower:
+        lengths = self.instance_length, self.label_length
+        return super()._open(raw_X, raw_Y, lengths=lengths, temperature=self.temperature, **options)
+
+
+class DualEncoder(LabelSearch):
+    """An encoder whose inner product of instance and label is the score (MACLR, equation 1). Without pairs it ranks
+    with the weights that it has; with pairs it is fine-tuned on them first (equation 2)."""
+
     label_text: Annotated[LabelPart, LABEL_TEXT] = "title"
     finetune_steps: Annotated[
         Steps,
-        Doc(
-            "number of fine-tuning steps on the known pairs; see finetune_growth",
-            "MACLR, section 5.1, for 1% of the labels",
-        ),
+        Doc("steps of fine-tuning on the known pairs; see finetune_growth", "MACLR, section 5.1, at 1% of labels"),
     ] = 2000
     finetune_growth: Annotated[
         Literal["fixed", "labels"],
@@ -172,22 +187,14 @@ class DualEncoder(BackboneMethod):
         ),
     ] = "fixed"
     finetune_epochs: Annotated[
-        float | None,
-        Gt(0),
-        Doc("maximum number of passes over the known pairs, where that is less than finetune_steps"),
+        float | None, Gt(0), Doc("maximum passes over the known pairs, where that is less than finetune_steps")
     ] = None
     finetune_batch: Annotated[
-        int,
-        Ge(2),
-        Unit("pairs"),
-        Doc("pairs per fine-tuning step, over all processes", "MACLR, section 5.1: 8 x 32, of its stages"),
+        int, Ge(2), Unit("pairs"), Doc("pairs per step, over all processes", "MACLR, section 5.1: 8 x 32 in its stages")
     ] = 256
     finetune_rate: Annotated[AboveZero, Doc("highest learning rate of fine-tuning", "MACLR, section 5.1")] = 5e-6
     finetune_full_rate: Annotated[
-        int,
-        Ge(0),
-        Unit("pairs"),
-        Doc("with fewer known pairs than this the learning rate falls with the square root of their number; 0: never"),
+        int, Ge(0), Unit("pairs"), Doc("with fewer known pairs, the rate falls with the root of their number; 0: never")
     ] = 0
     finetune_share: Annotated[
         float | None,
@@ -221,17 +228,11 @@ class DualEncoder(BackboneMethod):
         int | None,
         Ge(1),
         Unit("tokens"),
-        Doc(
-            "tokens embedded at a time in training, with their activations computed twice: any batch fits into memory, "
-            "and the loss still sees all of it; none: all at once",
-            "GradCache, Gao et al. 2021",
-        ),
+        Doc("tokens embedded at a time, activations twice (GradCache); none: all at once"),
     ] = None
-    stored_as: Annotated[Stored, Doc("type of the searched embeddings, on disk and in memory")] = "float32"
 
     #: Whether training puts a dense layer between the pooled vector and the loss; the head ``paper`` has its own.
     _projection: ClassVar[bool] = False
-    _tower: Tower | None = None
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Fine-tune on the pairs, if there are any, and embed the labels. Raises Unavailable if the weights are not
@@ -242,25 +243,14 @@ class DualEncoder(BackboneMethod):
             self._finetune(tower, raw_X, raw_Y, pairs)
             unchanged = False
         labels = tower.label_tokens(raw_Y, self.label_length)
-        with tower.embeddings(labels, shared=unchanged and self.head != "paper", dtype=self._dtype) as vectors:
-            self._labels = np.array(vectors)
+        self._labels = tower.embed(labels, unchanged and self.head != "paper", self._dtype)
         self.notes["cut_labels"] = labels.at_the_limit
         self._tower = tower
 
-    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
-        """The k labels with the largest inner product for each text."""
-        tower = self._tower
-        assert tower is not None, "fit comes first"
-        instances = tower.instance_tokens(raw_X, self.instance_length)
-        self.notes["cut_instances"] = instances.at_the_limit
-        with tower.embeddings(instances, dtype=self._dtype) as vectors:
-            yield from tower.nearest(vectors, self._labels, k, self.notes)
-
     def save(self, folder: Path) -> None:
         """Write the encoder as a folder that sentence-transformers loads, and ``labels.safetensors``: ``vectors``."""
-        from xmcbench.methods.encoder.exporting import save_tower
+        from xmcbench.methods.encoder.opening import save_tower
 
-        assert self._tower is not None, "fit comes first"
         save_tower(self._tower, folder)
         save_arrays(folder / _VECTORS, {"vectors": self._labels})
 
@@ -270,27 +260,15 @@ class DualEncoder(BackboneMethod):
         self._tower = self._open(Texts.of([]), Texts.of([]))
         self._labels = load_arrays(folder / _VECTORS)["vectors"]
 
-    @property
-    def _prompts(self) -> tuple[str | None, str | None]:
-        return self.instance_prompt, self.label_prompt
-
-    def _open(self, raw_X: Texts, raw_Y: Texts, label_length: int | None = None, **options: Any) -> Tower:
-        own = {
-            "projection": self._projection and self.head != "paper",
-            "temperature": self.temperature,
-            "cached_tokens": self.cached_tokens,
-        }
-        return super()._open(raw_X, raw_Y, self.label_length, **own, **options)
+    def _open(self, raw_X: Texts, raw_Y: Texts, **options: Any) -> Tower:
+        own = {"projection": self._projection and self.head != "paper", "cached_tokens": self.cached_tokens}
+        return super()._open(raw_X, raw_Y, **own, **options)
 
     def _refuse_batch_options(self, reason: str) -> None:
         """Raise UsageError for parameters about batches of pairs where the method draws other batches."""
         if self.finetune_balanced or self.negatives != "untrue":
             name = "finetune_balanced" if self.finetune_balanced else "negatives"
             raise UsageError(f"{self.title.lower()}.{name} has no effect: {self.title} {reason}", "leave it out")
-
-    @property
-    def _dtype(self) -> np.dtype:
-        return np.dtype(self.stored_as)
 
     def _open_initial(self, raw_X: Texts, raw_Y: Texts) -> tuple[Tower, bool]:
         """The tower with the initial weights of fine-tuning, and whether they are those of the backbone. Raises
@@ -352,7 +330,7 @@ class DualEncoder(BackboneMethod):
         instances = tower.instance_tokens(raw_X.take(rows), self.instance_length)
         labels = tower.label_tokens(raw_Y, self.label_length)
         task, own = self._pairs_task(instances, labels, pairs[rows], tower.temperature)
-        planned = effort(
+        steps, rate = effort(
             pairs,
             steps=self.finetune_steps,
             batch=self.finetune_batch,
@@ -364,7 +342,7 @@ class DualEncoder(BackboneMethod):
         digest = pairs_digest(pairs.indptr, pairs.indices)
         identity = {**own, "pairs": digest, "instances": raw_X.digest, "labels": raw_Y.digest}
         task, identity = self._beside(tower, raw_X, task, identity)
-        plan = self._plan(planned.steps, planned.rate)
+        plan = self._plan(steps, rate)
         # No other cell starts from these weights: they are not kept.
         note = tower.train(task, plan, identity, self.finetune_batch, keep=False, share=share)
         self.notes["fine-tuning"] = {**note, "share": share}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,8 +15,7 @@ from xmcbench.methods.dense.vectors import shared_vectors, temporary_vectors
 from xmcbench.methods.distributed.processes import write_rows
 from xmcbench.methods.distributed.threads import in_threads
 from xmcbench.methods.encoder.batches import by_length, pad_texts
-from xmcbench.methods.encoder.hardware import TOKENS, inference_tokens
-from xmcbench.methods.encoder.inference import is_fusing_faster
+from xmcbench.methods.encoder.hardware import TOKENS, inference_tokens, is_fusing_faster
 from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.tokens import TokenStore
 
@@ -103,36 +102,27 @@ def _at_once(embed: Callable[[np.ndarray], int], batches: Sequence[np.ndarray], 
         torch.set_num_threads(threads)  # else threads that start later would have one, too
 
 
-def temporary_embeddings(
-    encoder: Encoder, store: TokenStore, artifacts: Artifacts, dtype: np.dtype = FLOAT32, processes: int = 1
-) -> AbstractContextManager[np.ndarray]:
-    """The vectors of a store, [n, width], in a file beside the artifacts that goes when the block ends. processes: of
-    this machine; on several machines all of theirs share the texts, see ``distributed.processes``. Raises
-    XmcbenchError if there is not enough space, MethodError where a process fails."""
-    return temporary_vectors(artifacts, (len(store), encoder.width), dtype, _writer(encoder, store, processes))
-
-
-def shared_embeddings(
+@contextmanager
+def embeddings(
     artifacts: Artifacts,
     encoder: Encoder,
     store: TokenStore,
-    identity: Mapping[str, object],
     dtype: np.dtype = FLOAT32,
     processes: int = 1,
-) -> np.ndarray:
-    """The vectors of a store, [n, width], taken from the artifacts, or made and put there. identity: of weights and
-    texts (JSON values). processes: see ``temporary_embeddings``; vectors do not depend on it."""
-    key = {
-        **identity,
-        "form": encoder.form,
-        "precision": encoder.precision,
-        "device": next(encoder.parameters()).device.type,
-    }
-    return shared_vectors(artifacts, key, (len(store), encoder.width), dtype, _writer(encoder, store, processes))
+    identity: Mapping[str, object] | None = None,
+) -> Iterator[np.ndarray]:
+    """The vectors of a store, [n, width]. identity: of weights and texts (JSON values), for vectors that are taken from
+    the artifacts, or made and put there; None for a file that goes when the block ends. processes: of this machine; on
+    several machines all of theirs share the texts, see ``distributed.processes``. Raises XmcbenchError if there is not
+    enough space, MethodError where a process fails."""
+    device, shape = next(encoder.parameters()).device.type, (len(store), encoder.width)
 
-
-def _writer(encoder: Encoder, store: TokenStore, processes: int) -> Callable[[np.ndarray], None]:
     def write(out: np.ndarray) -> None:
-        write_rows(StoreRows(encoder, store), out, processes, next(encoder.parameters()).device.type)
+        write_rows(StoreRows(encoder, store), out, processes, device)
 
-    return write
+    if identity is None:
+        with temporary_vectors(artifacts, shape, dtype, write) as vectors:
+            yield vectors
+    else:
+        key = {**identity, "form": encoder.form, "precision": encoder.precision, "device": device}
+        yield shared_vectors(artifacts, key, shape, dtype, write)

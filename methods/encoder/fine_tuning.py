@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -21,14 +20,6 @@ SHARES, TOO_FEW_LABELS = (0.0, 0.25, 0.5, 0.75, 1.0), 0.5
 _FOLDS, _CANDIDATES = 5, 2000
 
 
-@dataclass(frozen=True)
-class Effort:
-    """Steps and highest learning rate of a fine-tuning."""
-
-    steps: int
-    rate: float
-
-
 def effort(
     pairs: csr_matrix,
     *,
@@ -38,8 +29,8 @@ def effort(
     growth: Growth = "fixed",
     epochs: float | None = None,
     full_rate_pairs: int = 0,
-) -> Effort:
-    """Steps and rate for these pairs, a CSR matrix [N, L]. growth: ``labels`` is the paper's rule, 2,000 steps for 1%
+) -> tuple[int, float]:
+    """Return steps and rate for pairs, a CSR matrix [N, L]. growth: ``labels`` is the paper's rule, 2,000 steps for 1%
     of the labels and 10,000 for 5%. epochs: passes over the pairs at most. full_rate_pairs: with fewer pairs the rate
     falls with the square root of their number."""
     if growth == "labels":
@@ -47,7 +38,7 @@ def effort(
         steps = max(1, round(steps * known / 0.01))
     if epochs is not None:
         steps = min(steps, max(1, math.ceil(epochs * pairs.nnz / min(batch, pairs.nnz))))
-    return Effort(steps, rate * min(1.0, math.sqrt(pairs.nnz / full_rate_pairs)) if full_rate_pairs else rate)
+    return steps, rate * min(1.0, math.sqrt(pairs.nnz / full_rate_pairs)) if full_rate_pairs else rate
 
 
 def hold_out_labels(pairs: csr_matrix, seed: int) -> tuple[csr_matrix, csr_matrix, np.ndarray]:
@@ -78,20 +69,22 @@ def label_retrieval(
     """Mean reciprocal rank of the labels of ``pairs`` [N, L] among the ``candidates`` (int64, in order). A label's rank
     counts no other true label of the instance: neither of ``pairs`` nor of ``trained`` [N, L], the pairs that the
     encoder learned from, which would rank before it. A tie counts against it."""
-    sides = []
-    for store, rows in ((instances, np.arange(len(instances))), (labels, candidates)):
-        vectors = np.empty((len(rows), encoder.width), np.float32)
-        encode(encoder, store, vectors, rows)
-        sides.append(vectors)
+    documents, vectors = _embed(encoder, instances, np.arange(len(instances))), _embed(encoder, labels, candidates)
     wanted, learned = pairs[:, candidates].tocsr(), trained[:, candidates].tocsr()
     reciprocal = 0.0
     for row in range(len(instances)):
         true = wanted.indices[wanted.indptr[row] : wanted.indptr[row + 1]]
         known = learned.indices[learned.indptr[row] : learned.indptr[row + 1]]
-        scores = sides[1] @ sides[0][row]
+        scores = vectors @ documents[row]
         others = np.sort(np.delete(scores, np.concatenate([true, known])))
         reciprocal += float((1 / (1 + len(others) - np.searchsorted(others, scores[true], "left"))).sum())
     return float(round(reciprocal / max(1, wanted.nnz), 5))
+
+
+def _embed(encoder: Encoder, store: TokenStore, rows: np.ndarray) -> np.ndarray:
+    vectors = np.empty((len(rows), encoder.width), np.float32)
+    encode(encoder, store, vectors, rows)
+    return vectors
 
 
 #: Contexts that are compared with all titles at a time.
@@ -101,12 +94,7 @@ _BLOCK = 1024
 def title_retrieval(encoder: Encoder, contexts: TokenStore, titles: TokenStore, rows: np.ndarray) -> dict[str, float]:
     """Measure by inner product how contexts find their titles among those of all ``rows``. Returns ``hit@1``, the share
     of contexts whose title comes first (a tie counts against it), and ``MRR``."""
-    sides = []
-    for store in (contexts, titles):
-        vectors = np.empty((len(rows), encoder.width), np.float32)
-        encode(encoder, store, vectors, rows)
-        sides.append(vectors)
-    contexts_of, titles_of = sides
+    contexts_of, titles_of = _embed(encoder, contexts, rows), _embed(encoder, titles, rows)
     ranks = np.empty(len(rows), np.int64)
     for start in range(0, len(rows), _BLOCK):
         scores = contexts_of[start : start + _BLOCK] @ titles_of.T

@@ -1,11 +1,15 @@
-"""The device and the precision of a network."""
+"""The device and the precision of a network, and its inference with the products and the attention that are fastest."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+from torch import nn
 
 from xmcbench import Unavailable
 
@@ -74,3 +78,102 @@ def _cpu_flags() -> set[str]:
     except OSError:
         return set()  # not Linux: unknown, and float32 is always correct
     return next((set(line.split()) for line in lines if line.startswith("flags")), set())
+
+
+#: Architectures whose attention is nothing but softmax(q k' / sqrt(d) + mask) v, and the name of ours in transformers.
+_PLAIN, _ATTENTION = ("bert", "camembert", "roberta", "xlm-roberta"), "xmcbench"
+
+
+def freeze(transformer: nn.Module, device: str, precision: Chosen) -> Callable[[torch.Tensor, torch.Tensor], Any]:
+    """Return a function from a batch, ids int64 and mask bool [n, longest], to its hidden states, for inference alone.
+    In bf16 and fp16 it holds a copy with weights of that type: autocast would cast them again in every layer of every
+    batch, and keep what is between the products in float32. On the CPU, the weights of linear layers are copied once
+    more into the layout of the products."""
+    packed = can_pack(device, precision)
+    if precision != "fp32":
+        transformer = copy.deepcopy(transformer).to(DTYPES[precision]).eval()
+    elif packed:  # modules of its own, with the same parameters
+        transformer = copy.deepcopy(transformer, {id(weights): weights for weights in transformer.parameters()}).eval()
+    config: Any = transformer.config
+    fused = is_fusing_faster(device, precision)
+    own = packed and not fused and config.model_type in _PLAIN
+    if own:
+        _register_attention()
+        transformer.set_attn_implementation(_ATTENTION)  # type: ignore[operator, union-attr]
+    else:
+        set_attention(transformer, fused)
+    if packed:
+        _pack(transformer)
+
+    def states(ids: torch.Tensor, mask: torch.Tensor) -> Any:
+        # Where no text is padded, nothing is added to the scores.
+        attended = None if own and bool(mask.all()) else mask.long()
+        return transformer(input_ids=ids, attention_mask=attended).last_hidden_state  # type: ignore[operator]
+
+    return states
+
+
+def is_fusing_faster(device: str, precision: Chosen) -> bool:
+    """Return whether inference is faster with fused attention than with plain products. In bfloat16 on the CPU it is
+    with AMX. With AVX-512 alone torch computes it in float32, which takes 1.5 to 2 times as long."""
+    return device != "cpu" or precision != "bf16" or bool(_capabilities().get("amx_bf16"))
+
+
+def can_pack(device: str, precision: Chosen) -> bool:
+    """Return whether oneDNN multiplies by packed weights here. In float32 torch otherwise calls MKL, which takes twice
+    as long on processors of AMD with AVX-512; in bfloat16 it packs them again in every product."""
+    kernels = torch.ops.mkldnn
+    if device != "cpu" or _capabilities().get("architecture") != "x86_64" or not hasattr(kernels, "_linear_pointwise"):
+        return False
+    return precision == "fp32" or (precision == "bf16" and bool(kernels._is_mkldnn_bf16_supported()))
+
+
+def set_attention(transformer: nn.Module, fused: bool) -> None:
+    """Fused attention where it is wanted and the architecture has it, else plain products."""
+    wanted = "sdpa" if fused and getattr(transformer, "_supports_sdpa", False) else "eager"
+    config: Any = transformer.config
+    if config._attn_implementation != wanted:
+        transformer.set_attn_implementation(wanted)  # type: ignore[operator, union-attr]
+
+
+def _capabilities() -> Mapping[str, Any]:
+    """The abilities of the processor; an older torch does not tell them."""
+    known: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return known
+
+
+def _pack(transformer: nn.Module) -> None:
+    """Let all linear layers multiply by packed weights."""
+    for layer in transformer.modules():
+        if type(layer) is nn.Linear:
+            weight = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach().contiguous(), TOKENS["cpu"])
+            layer.forward = partial(_multiply, weight, None if layer.bias is None else layer.bias.detach())
+
+
+def _multiply(weight: torch.Tensor, bias: torch.Tensor | None, states: torch.Tensor) -> Any:
+    return torch.ops.mkldnn._linear_pointwise(states, weight, bias, "none", [], "")
+
+
+def _register_attention() -> None:
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, eager_mask
+
+    AttentionInterface.register(_ATTENTION, _attend)
+    AttentionMaskInterface.register(_ATTENTION, eager_mask)
+
+
+def _attend(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float,
+    **_: object,
+) -> tuple[torch.Tensor, None]:
+    """Attention for transformers, from [n, heads, longest, width] to [n, longest, heads, width]: the plain products of
+    transformers, in place, with the softmax of oneDNN, which takes half the time of torch's."""
+    scores = (query @ key.transpose(2, 3)).mul_(scaling)
+    if attention_mask is not None:
+        scores += attention_mask
+    return (scores.to_mkldnn().softmax(-1).to_dense() @ value).transpose(1, 2), None

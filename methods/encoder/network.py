@@ -14,8 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 from xmcbench import UsageError
-from xmcbench.methods.encoder.hardware import DTYPES, Chosen
-from xmcbench.methods.encoder.inference import freeze, set_attention
+from xmcbench.methods.encoder.hardware import DTYPES, Chosen, freeze, set_attention
 from xmcbench.methods.encoder.settings import DenseLayer, Settings
 
 POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
@@ -43,15 +42,14 @@ def pool(pooling: str, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor
 
 
 def cheap_dropout(device: str) -> AbstractContextManager[object]:
-    """Return the context of dropout: ``CheapDropout`` on the CPU; on other devices nothing, as it only costs time
-    there."""
+    """Return the context of dropout: ``CheapDropout`` on the CPU; on other devices it only costs time."""
     return CheapDropout() if device == "cpu" else nullcontext()
 
 
 class CheapDropout(TorchFunctionMode):  # type: ignore[misc] # torch counts as untyped
     """While active, dropout on the CPU takes 16 random bits per element, four elements from one number. Rates are
-    rounded to multiples of 2^-16. Masks still depend on torch's random state alone. Dropout inside fused attention is
-    not affected."""
+    rounded to multiples of 2^-16. Masks still depend on torch's random state alone. Fused attention has its own
+    dropout."""
 
     def __torch_function__(
         self,
@@ -146,17 +144,14 @@ CHECKPOINT = "checkpoint"
 
 
 class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
-    """One tower for instances and labels, from token numbers to one float32 vector per text.
-
-    Where the similarity is cosine, vectors have length 1, so that inner product is the score everywhere downstream.
-    ``projection`` puts a dense layer with tanh on the vector while training only (SimCSE, section 6.3). ``precision``
-    bf16 and fp16 compute products in 16 bits: by autocast in training; in inference by a copy with 16-bit weights.
-
-    Two attributes save memory while training, for the same loss. ``cached_tokens`` (None: off) embeds that many tokens
-    at a time and computes their activations again in the backward pass, with other dropout masks (GradCache, Gao et al.
-    2021). ``recomputed_layers`` does so layer by layer. ``checkpoint_sha256`` (hex): of the initial weights and
-    architecture.
-    """
+    """One tower for instances and labels, from token numbers to one float32 vector per text. Where the similarity is
+    cosine, vectors have length 1, so that inner product is the score everywhere downstream. ``projection`` puts a dense
+    layer with tanh on the vector while training only (SimCSE, section 6.3). ``precision`` bf16 and fp16 compute
+    products in 16 bits: by autocast in training; in inference by a copy with 16-bit weights. Two attributes save memory
+    while training, for the same loss. ``cached_tokens`` (None: off) embeds that many tokens at a time and computes
+    their activations again in the backward pass, with other dropout masks (GradCache, Gao et al. 2021).
+    ``recomputed_layers`` does so layer by layer. ``checkpoint_sha256`` (hex): of the initial weights and
+    architecture."""
 
     checkpoint_sha256: str | None = None
     cached_tokens: int | None = None
@@ -205,8 +200,8 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         return self._finish(pooled.float())
 
     def frozen(self) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-        """Return a function for inference from a batch, ids int64 and mask bool [n, longest], to its vectors, with the
-        weights as they are now; see ``freeze``."""
+        """Return a function for inference from a batch, ids int64 and mask bool [n, longest], to its vectors, by the
+        present weights; see ``freeze``."""
         states = freeze(self.transformer, next(self.parameters()).device.type, self.precision)
 
         def vectors(ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -229,8 +224,7 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         return tuple(words.view(*batch.shape, -1) for words, batch in zip(found, ids, strict=True))
 
     def save_memory(self, cached_tokens: int | None, recomputed_layers: bool) -> None:
-        """Set how much of a step is computed twice to save memory. Raises UsageError where the architecture cannot
-        compute its layers again."""
+        """Set how much of a step is computed twice to save memory. Raises UsageError where the architecture cannot."""
         self.cached_tokens, self.recomputed_layers = cached_tokens, recomputed_layers
         if recomputed_layers:
             transformer: Any = self.transformer

@@ -66,36 +66,16 @@ class ContextEncoder(PretrainedEncoder):
     packages: ClassVar = {**PretrainedEncoder.packages, "nltk": "nltk"}
 
     min_sentences: Annotated[
-        int,
-        Ge(1),
-        Unit("sentences"),
-        Doc(
-            "minimum length of a content; documents with fewer have no context and are left out, as the record notes",
-            "MACLR's code",
-        ),
+        int, Ge(1), Unit("sentences"), Doc("minimum length of a content; a shorter one is no context", "MACLR's code")
     ] = 2
     title_dropout: Annotated[
-        Share,
-        Doc(
-            "probability that a sentence of the context loses the title's string, drawn again at each visit of the "
-            "document; the paper has no such rule",
-            "MACLR's code",
-        ),
+        Share, Doc("probability that a sentence loses the title's string, drawn at each visit", "MACLR's code")
     ] = 0.9
     sentences: Annotated[
-        Literal["regex", "punkt"],
-        Doc(
-            "how contents are split: by a regular expression, or by Punkt as NLTK has it, learned from the contents "
-            "themselves, as its English model comes with no package",
-            "MACLR's code: NLTK",
-        ),
+        Literal["regex", "punkt"], Doc("how contents are split; Punkt learns from the contents", "MACLR's code: NLTK")
     ] = "regex"
     finetune_replay: Annotated[
-        NonNegative,
-        Doc(
-            "weight of the loss on (context, title) pairs beside that on the known pairs, on as many documents a step; "
-            "0: none"
-        ),
+        NonNegative, Doc("weight of the loss on (context, title) pairs beside that on the known pairs; 0: none")
     ] = 0.0
 
     def _context_pairs(self, tower: Tower, raw_X: Texts) -> ContextPairs:
@@ -132,8 +112,8 @@ class ContextEncoder(PretrainedEncoder):
         seed: int,
         held_out: np.ndarray | None = None,
     ) -> tuple[ContrastiveTask, dict[str, object]]:
-        """A task with ICT beside it, and its identity. seed: of the order of ICT's documents. held_out: documents that
-        it does not see, int."""
+        """A task with ICT beside it, and its identity. seed: of the order of ICT's documents. held_out: unseen
+        documents, int."""
         from xmcbench.methods.encoder.contrastive import InverseCloze, Replayed
 
         if not weight:

@@ -77,7 +77,7 @@ class TransformerConfig(msgspec.Struct, frozen=True):
 
 
 class PoolingConfig(msgspec.Struct, frozen=True):
-    """config.json of the module Pooling; older versions have a flag for each mode."""
+    """config.json of the module Pooling; older versions have a flag per mode."""
 
     pooling_mode: str | list[str] | None = None
     include_prompt: bool | None = None
@@ -163,8 +163,7 @@ def unknown_keys(file: Path, kind: type[msgspec.Struct]) -> list[str]:
 
 
 def architecture_sha256(transformer: Path) -> str:
-    """SHA-256 (hex) of a transformer's configuration. The same weights under other heads of attention or another
-    activation are another model."""
+    """SHA-256 (hex) of a transformer's configuration. The same weights under another one are another model."""
     content = read_config(transformer / "config.json", dict[str, Any]) or {}
     said = {key: value for key, value in content.items() if key not in _ORIGIN}
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()

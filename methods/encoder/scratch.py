@@ -46,8 +46,7 @@ def scratch_checkpoint(
     precision: str,
 ) -> Path:
     """The folder of a BERT of ``layers`` x ``width`` for this corpus, taken from the artifacts, or made and put there.
-    steps: of masked-language modeling. device, precision: what it is trained with, where it is made. Raises UsageError
-    for an invalid shape."""
+    steps: of masked-language modeling. device, precision: of its training. Raises UsageError for an invalid shape."""
     head_size = 32 if width <= 384 else 64
     if layers < 1 or width < head_size or width % head_size:
         raise UsageError(

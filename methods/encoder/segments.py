@@ -116,8 +116,8 @@ class DrawnTexts:
 
 class RandomSegments(ContrastiveTask):
     """The in-batch contrastive loss between the two texts of a pair. The pairs of an epoch: each title with itself and
-    each label with itself, under two dropout masks; each title with every segment of its document; and, from a second
-    split, two segments of a document."""
+    each label with itself, under two dropout masks; each title with every segment of its document; and two segments of
+    a second split."""
 
     def __init__(
         self, corpus: SegmentCorpus, words: tuple[int, int], batch: int, temperature: float, seed: int

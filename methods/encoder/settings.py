@@ -116,13 +116,11 @@ class Settings:
 def choose_prompts(
     model: str, prompts: Mapping[str, str | None], default_name: str | None, wanted: tuple[str | None, str | None]
 ) -> tuple[str, str]:
-    """Return the prompts of instances and labels: those wanted, else the model's own; empty where it has none.
-
-    model: its name in errors. prompts: saved with it, by name. wanted: of instances and labels, None for the model's
-    own: the prompt named after the side ("query"), else with a name that ends so ("search_query"), else the default,
-    unless it is named after a side. sentence-transformers 6 overlooks "passage", "corpus", longer names and the
-    default. Raises UsageError where the choice is not clear: with other prompts the model would be a worse one.
-    """
+    """Return the prompts of instances and labels: those wanted, else the model's own; empty where it has none. model:
+    its name in errors. prompts: saved with it, by name. wanted: of instances and labels, None for the model's own: the
+    prompt named after the side ("query"), else with a name that ends so ("search_query"), else the default, unless it
+    is named after a side. sentence-transformers 6 overlooks "passage", "corpus", longer names and the default. Raises
+    UsageError where the choice is not clear: with other prompts the model would be a worse one."""
     stated = {name: text for name, text in prompts.items() if text}
     default = stated.get(default_name or "")
     if stated and not default and None in wanted and not any(_side(name) for name in stated):
@@ -322,8 +320,8 @@ def _read_module(folder: Path, module: Module, kind: type[S]) -> S:
 
 
 def _read_stated(folder: Path, where: str, file: Path, kind: type[S]) -> S:
-    """Read a file of a checkpoint, defaults if there is none; refuse it if it states more than ``kind`` has. where: its
-    name in errors."""
+    """Read a file of a checkpoint, defaults if there is none; refuse it if it states more than ``kind`` has. where:
+    named in errors."""
     unknown = unknown_keys(file, kind)
     if unknown:
         _refuse(folder, f"{where} states {', '.join(unknown)}")

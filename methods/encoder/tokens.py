@@ -88,9 +88,8 @@ class TokenStore:
         tokenizer: Tokenizer,
         max_length: int,
     ) -> TokenStore:
-        """The store of these texts, taken from the artifacts, or made and put there. identity: what the texts are
-        (their digest and how they were cut out of it); texts: gives them in lists. max_length: tokens of a text at
-        most, special tokens included."""
+        """The store of these texts, taken from the artifacts, or made and put there. identity: of the texts; texts:
+        gives them in lists. max_length: tokens of a text at most, special tokens included."""
 
         def build(folder: Path) -> None:
             starts, longer = [0], 0

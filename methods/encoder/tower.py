@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,19 @@ import numpy as np
 import torch
 
 from xmcbench import Artifacts, Compute, Texts, TopK, load_arrays, save_arrays
-from xmcbench.methods.dense.distributed import search_on_machines
+from xmcbench.methods.dense.search import top_k_batches
 from xmcbench.methods.distributed.machines import Machines, alone
 from xmcbench.methods.distributed.processes import run_in_processes
 from xmcbench.methods.encoder import checkpoints
 from xmcbench.methods.encoder.backbone import Backbone, find_backbone
-from xmcbench.methods.encoder.encoding import FLOAT32, shared_embeddings, temporary_embeddings
+from xmcbench.methods.encoder.encoding import FLOAT32, embeddings
 from xmcbench.methods.encoder.hardware import Place, Precision, choose_device, choose_precision
 from xmcbench.methods.encoder.network import Encoder, Head
 from xmcbench.methods.encoder.opening import longest_input, open_encoder, open_tokenizer
 from xmcbench.methods.encoder.saved_config import read_card
 from xmcbench.methods.encoder.settings import read_settings
 from xmcbench.methods.encoder.tokens import Tokenizer, TokenStore
-from xmcbench.methods.encoder.training import History, Task, TrainingPlan, train
+from xmcbench.methods.encoder.training import Task, TrainingPlan, train
 
 
 def train_shared(
@@ -40,13 +40,11 @@ def train_shared(
     processes: int = 1,
     keep: bool = True,
 ) -> dict[str, object]:
-    """Train the encoder, or load the weights of the same training. Returns its history as a note.
-
-    identity: of the task (JSON values), to which encoder, plan, device, precision and number of processes are added.
-    processes: on this machine; several machines train together, and each keeps the weights. keep: whether the weights
-    become an artifact. A killed training resumes from its last checkpoint. Raises UsageError for an invalid environment
-    of several machines, MethodError where a training process fails.
-    """
+    """Train the encoder, or load the weights of the same training. Returns its history as a note. identity: of the task
+    (JSON values), to which encoder, plan, device, precision and number of processes are added. processes: on this
+    machine; several machines train together, and each keeps the weights. keep: whether the weights become an artifact.
+    A killed training resumes from its last checkpoint. Raises UsageError for an invalid environment of several
+    machines, MethodError where a training process fails."""
     machines = Machines.here()
     key = {
         "task": dict(identity),
@@ -82,14 +80,13 @@ def train_shared(
 
 def _train_and_save(
     encoder: Encoder, task: Task, plan: TrainingPlan, state: Path, key: Mapping[str, object], device: str, folder: Path
-) -> History:
+) -> None:
     history = train(encoder, task, plan, state, key, device)
     encoder.cpu()
     if int(os.environ.get("LOCAL_RANK", "0")) == 0:
         save_arrays(folder / "weights.safetensors", encoder.weights())
         (folder / "history.json").write_text(json.dumps(history.note()))
         checkpoints.remove(state)
-    return history
 
 
 def _one_process(local: int, machines: Machines, processes: int, arguments: tuple[Any, ...]) -> None:
@@ -192,23 +189,25 @@ class Tower:
         """Facts that embeddings depend on besides weights and tokens."""
         return [self.device, self.encoder.precision, *self.encoder.form]
 
-    @contextmanager
-    def embeddings(self, store: TokenStore, shared: bool = False, dtype: np.dtype = FLOAT32) -> Iterator[np.ndarray]:
+    def embeddings(
+        self, store: TokenStore, shared: bool = False, dtype: np.dtype = FLOAT32
+    ) -> AbstractContextManager[np.ndarray]:
         """The vectors of a store, [n, width]; shared: kept for every cell with the backbone as it is."""
-        if shared:
-            identity = {"backbone": self.backbone.sha256, "tokens": store.folder.name}
-            yield shared_embeddings(self.artifacts, self.encoder, store, identity, dtype, self.processes)
-        else:
-            with temporary_embeddings(self.encoder, store, self.artifacts, dtype, self.processes) as vectors:
-                yield vectors
+        identity = {"backbone": self.backbone.sha256, "tokens": store.folder.name} if shared else None
+        return embeddings(self.artifacts, self.encoder, store, dtype, self.processes, identity)
+
+    def embed(self, store: TokenStore, shared: bool = False, dtype: np.dtype = FLOAT32) -> np.ndarray:
+        """Return a copy in memory of ``embeddings``."""
+        with self.embeddings(store, shared, dtype) as vectors:
+            return np.array(vectors)
 
     def nearest(
         self, queries: np.ndarray, items: np.ndarray, k: int, notes: dict[str, object] | None = None
     ) -> Iterator[TopK]:
-        """Yield the k items with the largest inner product for each query, found where the tower computes; see
-        ``top_k``."""
-        where: dict[str, Any] = {"device": self.device, "processes": self.processes, "seed": self.seed}
-        return search_on_machines(queries, items, k, artifacts=self.artifacts, notes=notes, **where)
+        """Yield the k items with the largest inner product per query, as ``top_k_batches`` does."""
+        return top_k_batches(
+            queries, items, k, device=self.device, processes=self.processes, seed=self.seed, notes=notes
+        )
 
     def train(
         self,

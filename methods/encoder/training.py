@@ -36,8 +36,8 @@ _PATIENCE = timedelta(days=1)
 @dataclass(frozen=True)
 class TrainingPlan:
     """Settings of a training. The learning rate rises linearly over the first ``warmup`` share of the steps, then falls
-    linearly to 0. ``clip``: maximum Euclidean norm of the whole batch's gradient; None: no limit. ``checkpoint_s``:
-    seconds between checkpoints."""
+    linearly to 0. ``clip``: maximum norm of the whole batch's gradient, if any. ``checkpoint_s``: seconds between
+    checkpoints."""
 
     steps: int
     learning_rate: float
@@ -46,15 +46,6 @@ class TrainingPlan:
     clip: float | None = 1.0
     seed: int = 0
     checkpoint_s: float = 120.0
-
-    def __post_init__(self) -> None:
-        clipped = self.clip is None or self.clip > 0
-        if self.steps < 0 or self.learning_rate <= 0 or not 0 <= self.warmup <= 1 or not clipped:
-            raise UsageError(
-                f"invalid training: steps = {self.steps}, learning_rate = {self.learning_rate}, "
-                f"warmup = {self.warmup}, clip = {self.clip}",
-                "steps must be at least 0, warmup in [0, 1], the others positive",
-            )
 
     def identity(self) -> dict[str, object]:
         """The settings on which the resulting weights depend."""
@@ -168,8 +159,7 @@ class Task(ABC):
     @abstractmethod
     def losses(self, step: int, network: nn.Module, context: DistributedContext) -> Mapping[str, torch.Tensor]:
         """Return this process's share of the step's losses by name; their sum is minimized. A loss is the mean over the
-        process's own anchors, so that the mean over all processes is that of the whole batch. ``network`` is called
-        once."""
+        process's own anchors, so that the mean over all processes is that of the batch. ``network`` is called once."""
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the state to keep between steps, equal on every process."""
@@ -199,8 +189,7 @@ def train(
 ) -> History:
     """Train the network in place by AdamW; resume from the checkpoint in ``folder`` if it is of the same training.
     identity: of this training (JSON values). The last checkpoint stays until the caller has stored the weights and
-    removes it. Raises MethodError if a loss is NaN or infinite. Started by torchrun or accelerate, all processes take
-    part."""
+    removes it. Raises MethodError if a loss is not finite. All processes of torchrun or accelerate take part."""
     context = DistributedContext.of(device)
     accelerator = context.accelerator
     optimizer = torch.optim.AdamW(
@@ -268,7 +257,7 @@ def _step(
     scaler: LossScale,
 ) -> dict[str, float]:
     """Do one step; returns the losses of the whole batch. Raises MethodError if one is NaN or infinite."""
-    # Different dropout for each process and step, the same in each run.
+    # Different dropout in every process and step, the same in every run.
     torch.manual_seed(int(np.random.SeedSequence([plan.seed, step, context.rank]).generate_state(1)[0]))
     losses = task.losses(step, network, context)
     whole = {name: float(context.accelerator.reduce(loss.detach(), "mean")) for name, loss in losses.items()}

@@ -25,8 +25,8 @@ RANK_CONSTANT = 60
 
 def normalize(ranking: TopK, how: Normalization, labels: int) -> np.ndarray:
     """Scores of a ranking [N, k] of ``labels`` labels as they are added up, float32, 0 without a prediction. A label
-    that a ranking does not hold counts 0: in a full ranking the score of its last place; where the ranking ended early,
-    the last score is 0 itself."""
+    that a ranking does not hold counts 0: in a full ranking the score of its last place; where it ended early, 0
+    itself."""
     there = ranking.indices >= 0
     if how == "rank":
         reciprocal = np.divide(there, RANK_CONSTANT + np.arange(1, ranking.k + 1))

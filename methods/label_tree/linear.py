@@ -1,4 +1,4 @@
-"""Linear classifiers for the clusters of a level of a tree, trained and searched. Imports numba: import it late."""
+"""Trees of linear classifiers: trained and searched level by level. Imports numba: import it late."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from scipy.sparse import csc_matrix, csr_matrix
+from scipy.sparse import csc_matrix, csr_matrix, hstack
 
-from xmcbench import usable_cores
+from xmcbench import TopK, usable_cores
 from xmcbench.methods.distributed.threads import in_threads
 from xmcbench.methods.kernels import kernel
+from xmcbench.methods.label_tree.tree import label_tree
 
 #: Passes of coordinate descent at most, and the projected gradient at which it stops: those of PECOS.
 _PASSES, _TOLERANCE = 100, 0.1
@@ -26,14 +27,11 @@ def linear_svms(
     threshold: float,
     seed: int,
 ) -> csr_matrix:
-    """Return a linear SVM with L2 loss for each cluster of a level: CSR float32 [K, features + 1], the bias last.
-
-    X: CSR float32 [N, features]. positives: CSC [N, K], instances of each cluster. members: CSC [K, P], clusters below
-    each of the level above. instances: CSC [N, P], on which the clusters below are trained. Minimizes |w|^2 / 2 + cost
-    sum max(0, 1 - y w x)^2 by dual coordinate descent (Hsieh et al., ICML 2008), a seed for each cluster; weights below
-    the threshold are dropped. A cluster that all of its instances have gets the margin 1.
-    """
-
+    """Return a linear SVM with L2 loss per cluster of a level: CSR float32 [K, features + 1], the bias last. X: CSR
+    float32 [N, features]. positives: CSC [N, K], instances of each cluster. members: CSC [K, P], clusters below each of
+    the level above. instances: CSC [N, P], on which the clusters below are trained. Minimizes |w|^2 / 2 + cost sum
+    max(0, 1 - y w x)^2 by dual coordinate descent (Hsieh et al., ICML 2008), a seed per cluster; weights below the
+    threshold are dropped. A cluster that all of its instances have gets the margin 1."""
     cores = usable_cores()
     rows, columns, weights = [], [], []
     for parent in range(members.shape[1]):
@@ -204,3 +202,68 @@ def _select(level, beam, margins, nodes, scores, step, own):  # type: ignore[no-
         best = np.argsort(-found, kind="mergesort")[: nodes.shape[1]]
         for place in range(len(best)):
             nodes[row, place], scores[row, place] = node[best[place]], found[best[place]]
+
+
+#: Nodes that are scored at a time, at most.
+_BLOCK = 20_000_000
+
+
+class TreeRanker:
+    """Ranks the labels that have a training pair; the others have no classifier and are never predicted. The model of
+    XR-Linear (Yu et al., JMLR 2022): a linear SVM at each node, trained on the instances of its parent, and a beam
+    search."""
+
+    def __init__(self, seen: np.ndarray, levels: list[Chunks]) -> None:
+        """seen: int [S], the labels that the leaves stand for, rising. levels: the classifiers, from the root down."""
+        self._seen, self._levels = seen, levels
+
+    @classmethod
+    def train(
+        cls,
+        X: csr_matrix | None,
+        pairs: csr_matrix,
+        *,
+        nr_splits: int,
+        max_leaf_size: int,
+        cost: float,
+        threshold: float,
+        seed: int,
+    ) -> TreeRanker:
+        """Build the tree and train a linear SVM at each node. X: CSR float32 [N, features]; None where N is 0. pairs:
+        binary CSR [N, L], at least one in each row. cost: C of the SVM. threshold: weights below it are dropped."""
+        seen = np.unique(pairs.indices)
+        if not len(seen) or X is None:
+            return cls(seen, [])
+        positives = pairs[:, seen].tocsc().astype(np.float32)
+        tree = label_tree(X, positives, nr_splits=nr_splits, max_leaf_size=max_leaf_size, seed=seed)
+        found = []
+        for members in reversed(tree):
+            above = (positives @ members).tocsc()
+            svms = linear_svms(X, positives, members, above, cost=cost, threshold=threshold, seed=seed)
+            found.append(Chunks.of(svms, members))
+            positives = above
+        return cls(seen, found[::-1])
+
+    @property
+    def labels(self) -> int:
+        """Number of labels with a classifier."""
+        return len(self._seen)
+
+    def search(self, X: csr_matrix, k: int, beam_size: int) -> TopK:
+        """Return the k best labels that the beam reaches; fewer if fewer labels have a classifier. Scores are those of
+        PECOS: the product over the path of exp(-max(0, 1 - margin)^3), 0..1. X: CSR float32 [n, features]."""
+        if not self._levels:
+            return TopK.joined([], k, X.shape[0])
+        queries = hstack([X, np.ones((X.shape[0], 1), np.float32)], format="csr", dtype=np.float32)
+        step = max(1, _BLOCK // (beam_size * max(level.widest for level in self._levels)))
+        parts = []
+        for start in range(0, X.shape[0], step):
+            block = queries[start : start + step]
+            nodes, scores = np.zeros((block.shape[0], 1), np.int32), np.ones((block.shape[0], 1), np.float32)
+            for level in self._levels:
+                count = min(k, self.labels) if level is self._levels[-1] else beam_size
+                nodes, scores = level.best(block, nodes, scores, count)
+            found = nodes >= 0
+            starts = np.concatenate([[0], np.cumsum(found.sum(axis=1))])
+            parts.append(TopK.from_rows(starts, self._seen[nodes[found]], scores[found], k))
+        return TopK.joined(parts, k)

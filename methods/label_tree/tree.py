@@ -66,7 +66,7 @@ def of_length_1(vectors: csr_matrix) -> csr_matrix:
 def label_tree(X: csr_matrix, pairs: csc_matrix, *, nr_splits: int, max_leaf_size: int, seed: int) -> list[csc_matrix]:
     """Return a tree over the mean features of the instances of each label (PIFA), by balanced 2-means from the top. X:
     CSR float32 [N, features]; pairs: binary CSC float32 [N, L], at least one in each column. nr_splits: children of a
-    node. The result has a CSC float32 matrix for each level, [its clusters, clusters above]; the labels are the rows of
+    node. The result has a CSC float32 matrix per level, [its clusters, clusters above]; the labels are the rows of
     the last one (Yu et al. 2022, section 3, with balanced clusters)."""
     labels = pairs.shape[1]
     depth = max(0, min(ceil(log2(labels / max_leaf_size)), labels.bit_length() - 1))
@@ -84,8 +84,7 @@ def label_tree(X: csr_matrix, pairs: csc_matrix, *, nr_splits: int, max_leaf_siz
 @dataclass(frozen=True)
 class Level:
     """One level of a tree: K clusters, or the labels themselves. children: binary CSR float32 [clusters above, K]; the
-    first level has a single cluster above, the root. labels: CSR float32 [N, K], how many labels of each instance are
-    in each cluster."""
+    first level has a single cluster above, the root. labels: CSR float32 [N, K], labels of an instance in a cluster."""
 
     children: csr_matrix
     labels: csr_matrix
@@ -98,8 +97,7 @@ class Level:
 
 def levels(tree: list[csc_matrix], pairs: csr_matrix, smallest: int, largest: int) -> list[Level]:
     """The levels of a tree that have ``smallest`` to ``largest`` clusters, from the root down; at least one. pairs:
-    binary CSR [N, L]. If no level has a size within these bounds, the nearest one below them is taken, or the first one
-    where there is none."""
+    binary CSR [N, L]. If no level has a size within these bounds, the nearest one below them is taken, or the first."""
     sizes = [chain.shape[0] for chain in tree]
     fitting = [place for place, size in enumerate(sizes) if size <= largest] or [0]
     kept = [place for place in fitting if sizes[place] >= smallest] or fitting[-1:]
@@ -114,11 +112,7 @@ def levels(tree: list[csc_matrix], pairs: csr_matrix, smallest: int, largest: in
 
 def _children(tree: list[csc_matrix], place: int, above: int) -> csr_matrix:
     """Clusters of level ``place`` below each cluster of level ``above``; -1 is the root."""
-    members = tree[place]
-    for between in range(place - 1, above, -1):
-        members = members @ tree[between]
-    if above < 0:
-        members = np.ones((tree[place].shape[0], 1), np.float32)
+    members = _members(tree, place, above) if above >= 0 else np.ones((tree[place].shape[0], 1), np.float32)
     return csr_matrix(members.T, dtype=np.float32)
 
 

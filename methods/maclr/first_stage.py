@@ -10,18 +10,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from xmcbench import MethodError, UsageError
+from xmcbench import MethodError
 from xmcbench.methods.encoder.batches import Epochs
 from xmcbench.methods.encoder.cloze import ContextPairs
 from xmcbench.methods.encoder.clustering import cluster_texts
-from xmcbench.methods.encoder.contrastive import (
-    ContrastiveTask,
-    Negatives,
-    Vectors,
-    View,
-    contrastive_loss,
-    embed_parts,
-)
+from xmcbench.methods.encoder.contrastive import ContrastiveTask, Negatives, Vectors, View, contrastive_loss
 from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import DistributedContext
@@ -30,7 +23,7 @@ from xmcbench.methods.maclr.pseudo_pairs import OwnTitles
 
 @dataclass(frozen=True)
 class ClusterSchedule:
-    """The number of clusters at each step, and when they are recomputed. Raises UsageError if it is invalid. Steps are
+    """The number of clusters at each step, and when they are recomputed. Steps are
     counted from 0: the paper's line 4, "if t mod T = 0" at the end of step t, holds before step t here. Clusters are in
     force in the first half of ``steps``. first: the paper's K0, 0 for no clusters. doubled_every: T_K. updated_every:
     T_update. A new number of clusters takes effect where clusters are next made, as in the paper."""
@@ -39,14 +32,6 @@ class ClusterSchedule:
     first: int
     doubled_every: int
     updated_every: int
-
-    def __post_init__(self) -> None:
-        if self.steps < 0 or self.first < 0 or self.doubled_every < 1 or self.updated_every < 1:
-            raise UsageError(
-                f"invalid cluster schedule: steps = {self.steps}, first = {self.first}, "
-                f"doubled_every = {self.doubled_every}, updated_every = {self.updated_every}",
-                "clusters and steps must be at least 0, the others at least 1",
-            )
 
     def last_update(self, step: int) -> int | None:
         """The step before which the clusters of ``step`` are made; None where every pair is its own cluster."""
@@ -84,8 +69,7 @@ def k_means(
 ) -> np.ndarray:
     """Return the cluster of each vector, int64 [n]. Raises MethodError where a vector is not finite. vectors: float32
     [n, d]. restarts: of k-means, of which the tightest clustering wins. points: vectors a cluster that centroids are
-    fitted to at most. device: ``cuda`` is used where FAISS has a GPU. With as many clusters as vectors or more, each
-    vector is its own cluster."""
+    fitted to at most. device: ``cuda`` is used where FAISS has a GPU. With as many clusters, each vector is its own."""
     if clusters >= len(vectors):
         return np.arange(len(vectors))
     if not np.isfinite(vectors).all():
@@ -148,8 +132,8 @@ def label_loss_by_cluster(
     ignored: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Label regularization in the authors' code: all twins of the anchor's cluster are positives. The denominator holds
-    the twins of the whole batch and the labels. anchors: [n, d]; twins: [b, d]; positive: bool [n, b]; labels and
-    ignored as for ``label_loss``."""
+    the twins of the whole batch and the labels. anchors: [n, d]; twins: [b, d]; positive: bool [n, b]. The rest: see
+    ``label_loss``."""
     logits = anchors @ torch.cat([twins, labels]).T / temperature
     return contrastive_loss(logits, *_with_labels(positive, ignored, labels))
 
@@ -161,31 +145,6 @@ def _with_labels(
     none = positive.new_zeros((len(positive), len(labels)))
     without = None if ignored is None else torch.cat([torch.zeros_like(positive), ignored], 1)
     return torch.cat([positive, none], 1), without
-
-
-class UnevenTask(ContrastiveTask):
-    """A contrastive task with views that the processes cannot share evenly, such as the labels of a step. Such a view
-    is filled up with rows of its own; the copies are cut off before anything is compared. A process then holds fewer
-    rows than another, so only what is named ``even`` may be averaged over: its rows must be a multiple."""
-
-    even: ClassVar[tuple[str, ...]] = ()
-
-    def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
-        """Embed all views of the step in one call and compare them."""
-        views = self.draw(step)
-        parts, starts = [], []
-        for name, view in views.items():
-            if name in self.even:
-                context.local_slice(len(view.rows))
-            part = -(-len(view.rows) // context.processes)
-            starts.append(min(context.rank * part, len(view.rows)))
-            filled = np.resize(view.rows, part * context.processes)
-            parts.append((view.store, filled[context.rank * part : (context.rank + 1) * part]))
-        vectors = {}
-        for name, own, start in zip(views, embed_parts(network, parts, context.device), starts, strict=True):
-            rows = len(views[name].rows)
-            vectors[name] = Vectors(own[: rows - start], context.gather(own)[:rows], start)
-        return self.compare(step, views, vectors)
 
 
 #: Which twins label regularization calls positive: the anchor's own (equation 4), or all of its cluster's (the code).
@@ -213,11 +172,11 @@ class Regularization:
     negatives: Negatives = "untrue"
 
 
-class FirstStage(UnevenTask):
+class FirstStage(ContrastiveTask):
     """Equation 3 over clusters of (context, title) pairs, and equation 4 over sampled labels; their sum is minimized.
-    Without clusters and labels this is ICT."""
+    Without both, this is ICT."""
 
-    even: ClassVar = ("context",)
+    uneven: ClassVar = ("label",)
 
     def __init__(
         self,
@@ -242,7 +201,6 @@ class FirstStage(UnevenTask):
         self._clusters = np.arange(len(used))
 
     def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:
-        """Recompute the clusters of the documents if the schedule says so."""
         clusters = self._schedule.clusters(step)
         if clusters is None:
             self._clusters = np.arange(len(self._used))
@@ -260,7 +218,6 @@ class FirstStage(UnevenTask):
         return {"clusters": self._clusters}
 
     def resume(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore what ``state`` returned."""
         self._clusters = state["clusters"]
 
     def draw(self, step: int) -> dict[str, View]:
@@ -276,7 +233,6 @@ class FirstStage(UnevenTask):
         return views
 
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """The two losses of this process's contexts."""
         contexts, titles = vectors["context"], vectors["title"]
         device = contexts.local.device
         own = slice(contexts.first, contexts.first + len(contexts.local))

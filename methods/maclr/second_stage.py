@@ -21,8 +21,7 @@ PairLoss = Literal["equation-3", "equation-2"]
 
 def draw_visited(documents: int, held_out: np.ndarray, most: int, seed: int) -> np.ndarray:
     """The documents that a training of ``most`` draws can see, in order, int64: only these need pseudo labels.
-    documents: how many there are; held_out: rows that it must not see. If there are more than ``most``, that many are
-    sampled."""
+    documents: how many there are; held_out: rows that it must not see. Of more than ``most``, that many are drawn."""
     rows = np.setdiff1d(np.arange(documents), held_out)
     if len(rows) <= most:
         return rows
@@ -31,7 +30,7 @@ def draw_visited(documents: int, held_out: np.ndarray, most: int, seed: int) -> 
 
 @dataclass(frozen=True)
 class HardNegatives:
-    """Labels that are hard to tell from a pair's: ``count`` for each pair, drawn from the ranks first .. last (from 1).
+    """Labels that are hard to tell from a pair's: ``count`` per pair, drawn from the ranks first .. last (from 1).
     ranking: of the instances' labels. labels: how many there are in all."""
 
     ranking: TopK
@@ -53,8 +52,7 @@ class HardNegatives:
 
 class SecondStage(ContrastiveTask):
     """Batches of N pseudo pairs under equation 3 or equation 2. With few pairs of each instance, a batch drawn from
-    many rarely contains two pairs of the same instance: equation 3, whose positives are the pairs of the same instance,
-    is then almost the same as equation 2."""
+    many rarely contains two pairs of the same instance: equation 3 is then almost the same as equation 2."""
 
     def __init__(
         self,

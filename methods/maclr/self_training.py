@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xmcbench.methods.encoder.tower import Tower
     from xmcbench.methods.maclr.pseudo_pairs import OwnTitles, PseudoPairs
 
-#: Documents that are looked at for each that Stage II can visit, where many are expected to get no pseudo label.
+#: Documents that are looked at per document that Stage II can visit, where many are expected to get no pseudo label.
 _CANDIDATES = 4
 #: Labels with a document's own title that a ranking is made longer by, at most: thousands may share one text.
 _OWN_TITLES = 100
@@ -28,8 +28,7 @@ _OWN_TITLES = 100
 
 class SelfTraining(ContextEncoder):
     """Stage II of MACLR (section 4.3): pseudo labels of several sources, and what the encoder learns from them. The
-    paper takes three labels from the encoder and three from TF-IDF. The other parameters are ways to be less sensitive
-    to wrong ones."""
+    paper takes three labels from the encoder and three from TF-IDF. The other parameters help against wrong ones."""
 
     packages: ClassVar = {**ContextEncoder.packages, **PACKAGES, "bm25s": "bm25s", "Stemmer": "PyStemmer"}
 
@@ -59,22 +58,13 @@ class SelfTraining(ContextEncoder):
         bool, Doc("whether a pair that two sources give counts twice, as in MACLR's code; the paper does not say")
     ] = False
     min_pseudo_score: Annotated[
-        float | None,
-        Doc(
-            "labels that the encoder, or the mix if there is one, scores lower are not used as pseudo labels",
-            "MACLR's code: 36",
-        ),
+        float | None, Doc("lowest score of a pseudo label, by the encoder, or by the mix if any", "MACLR's code: 36")
     ] = None
     min_pseudo_margin: Annotated[
-        NonNegative,
-        Doc("minimum lead of the chosen labels' scores over the next one; documents with a smaller lead are not used"),
+        NonNegative, Doc("minimum lead of a document's pseudo labels over its next label; others are not used")
     ] = 0.0
     pseudo_own_title: Annotated[
-        bool,
-        Doc(
-            "use a label that repeats the document's title as a pseudo label. The paper does; where documents are "
-            "labels too, it is the document itself"
-        ),
+        bool, Doc("use a label that repeats the document's title, which may be the document itself, as the paper does")
     ] = True
     pseudo_loss: Annotated[
         Literal["equation-3", "equation-2", "soft"],
@@ -90,17 +80,12 @@ class SelfTraining(ContextEncoder):
         0.1
     )
     hard_negatives: Annotated[
-        Natural, Doc("negatives drawn for each pseudo pair from the ranks hard_first to hard_last")
+        Natural, Doc("negatives drawn per pseudo pair from the ranks hard_first to hard_last")
     ] = 0
     hard_first: Annotated[Positive, Doc("first rank of hard negatives")] = 5
     hard_last: Annotated[Positive, Doc("last rank of hard negatives")] = 50
     negative_margin: Annotated[
-        float | None,
-        Ge(0),
-        Doc(
-            "labels whose score is within this of the pseudo label's are not used as negatives in Stage II; "
-            "none: all others are negatives"
-        ),
+        float | None, Ge(0), Doc("labels this close to the pseudo label's score are no negatives; none: all are")
     ] = None
     pseudo_replay: Annotated[
         NonNegative, Doc("weight of the loss of ICT beside that of Stage II, on as many documents a step; 0: none")
@@ -110,8 +95,7 @@ class SelfTraining(ContextEncoder):
     ] = 1
     pseudo_share: Annotated[Share, Doc("share of the weights after Stage II when averaged with those of Stage I")] = 1.0
     pseudo_recipe: Annotated[
-        Literal["pecos", "sklearn"],
-        Doc("whose TF-IDF gives pseudo labels: PECOS's, as in MACLR's code, or scikit-learn's", "pecos#206"),
+        Literal["pecos", "sklearn"], Doc("whose TF-IDF gives pseudo labels; PECOS's in MACLR's code", "pecos#206")
     ] = "pecos"
 
     def require(self) -> None:
@@ -187,8 +171,8 @@ class SelfTraining(ContextEncoder):
     def _pseudo_task(
         self, tower: Tower, raw_X: Texts, read: Texts, raw_Y: Texts, own_titles: OwnTitles, seed: int
     ) -> tuple[ContrastiveTask, dict[str, object]]:
-        """Pseudo labels of the texts that are read, and what is learned from them. seed: of the order of the documents.
-        Raises MethodError where there are none."""
+        """Pseudo labels of the texts that are read, and what is learned from them. seed: of their order. Raises
+        MethodError without any."""
         from xmcbench.methods.maclr.second_stage import HardNegatives, SecondStage, SoftTargets
 
         rankings = self._rankings(tower, raw_X, read, raw_Y, own_titles)

@@ -23,15 +23,15 @@ def start_weights(
     documents: np.ndarray, labels: np.ndarray, pairs: csr_matrix, text_weight: float, norm: float
 ) -> np.ndarray:
     """Weights of a classifier before its training, float32 [L, d] of length ``norm``: of each label the direction of
-    the sum of its documents and ``text_weight`` times itself. documents: float32 [N, d]; labels: float32 [L, d]; both
-    of length 1. pairs: binary CSR [N, L]."""
+    the sum of its documents and ``text_weight`` times itself. documents: float32 [N, d], labels: float32 [L, d], of
+    length 1. pairs: CSR [N, L]."""
     sums = pairs.T.astype(np.float32) @ documents + text_weight * labels
     lengths = np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
     return (norm * sums / lengths).astype(np.float32)  # type: ignore[no-any-return]
 
 
 class LabelClassifier(nn.Module):  # type: ignore[misc] # torch counts as untyped
-    """A vector for each label, trained by stochastic gradient descent with momentum on the sum of the binary
+    """A vector per label, trained by stochastic gradient descent with momentum on the sum of the binary
     cross-entropy over all labels. Both are buffers, no parameters: their gradient never exists as a whole, and the
     optimizer of the encoder leaves them alone."""
 
@@ -124,7 +124,6 @@ class EndToEnd(Task):
         self._epochs = Epochs(targets.shape[0], batch, classifier_plan.seed)
 
     def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
-        """Embed this process's texts of the step, and classify those of all processes, on each alike."""
         drawn = self._epochs(step)
         own = context.local_slice(len(drawn))
         # Within the part of each process, documents come first, as their vectors do.

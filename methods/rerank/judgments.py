@@ -27,10 +27,7 @@ _PAIRS = 8192
 
 
 class Judge(Protocol):
-    """Scores documents and labels.
-
-    identity: everything that a score depends on but the two texts.
-    """
+    """Scores documents and labels. identity: everything that a score depends on but the two texts."""
 
     identity: str
 
@@ -53,9 +50,7 @@ class Judgment(Struct, frozen=True):
 
 class Judgments:
     """The judgments of one judge: those of files, and those that it gives, which are appended to a file at once.
-
-    counts: how many were ``asked`` of the judge, and how many were ``kept``, which cost nothing.
-    """
+    counts: how many were ``asked`` of the judge, and how many were ``kept``, which cost nothing."""
 
     def __init__(self, judge: Judge, out: Path, files: Iterable[Path] = ()) -> None:
         """Read what is there. Raises UsageError for a file that cannot be read; a last line cut short is left out."""
@@ -120,13 +115,10 @@ def keep_scores(
     files: Iterable[Path] = (),
     own: bool = False,
 ) -> tuple[np.ndarray, dict[str, float], Path]:
-    """Return a judge's scores of pairs, float32, what they cost, and the file that keeps them.
-
-    texts: digests of those that the pairs come from. files: of judgments that are not asked again. own: keep the file
-    out of the reach of other cells. The cost: how many answers were ``asked`` and how many were ``kept`` before, each
-    pair once, ``seconds``, and what the judge counts. A process that is killed asks for the rest when it is started
-    again.
-    """
+    """Return a judge's scores of pairs, float32, what they cost, and the file that keeps them. texts: digests of those
+    that the pairs come from. files: of judgments that are not asked again. own: keep the file out of the reach of other
+    cells. The cost: how many answers were ``asked`` and how many were ``kept`` before, each pair once, ``seconds``, and
+    what the judge counts. A process that is killed asks for the rest when it is started again."""
     files, begin, before = tuple(files), time.perf_counter(), dict(judge.counts)
     identity: dict[str, object] = {"judge": judge.identity, "texts": list(texts)}
     work = artifacts.unfinished("judgments", identity, Judgments)

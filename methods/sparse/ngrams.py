@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -13,6 +13,7 @@ import numpy as np
 
 from xmcbench import Texts, arrow, usable_cores
 from xmcbench.methods.distributed.threads import in_threads
+from xmcbench.methods.words.analysis import ROWS, Analyzer, analyze
 from xmcbench.methods.words.vocabulary import Tokens
 
 if TYPE_CHECKING:
@@ -30,16 +31,13 @@ Recipe = Literal["sklearn", "pecos"]
 
 
 class NgramTfidf:
-    """Words and bigrams weighted by TF-IDF.
-
-    ``sklearn`` gives the vectors of scikit-learn's TfidfVectorizer: lower case, words of two letters, digits or
-    underscores and more; features in more than ``max_df`` of the documents dropped; idf = ln((N + 1) / (df + 1)) + 1;
-    L2 norm 1. Characters are lowered one by one, so that a Greek final sigma and a dotted capital I differ.
-
-    ``pecos`` gives the vectors of PECOS by the recipe of MACLR's TF-IDF pseudo labels (amzn/pecos issue 206): case and
-    punctuation kept; words and bigrams as two blocks; idf = max(ln(N / (df + 1)), 0); L2 norm 1 of each block, then of
-    the whole. PECOS splits on spaces only; here any ASCII whitespace separates words, such as the TAB behind a title.
-    """
+    """Words and bigrams weighted by TF-IDF. ``sklearn`` gives the vectors of scikit-learn's TfidfVectorizer: lower
+    case, words of two letters, digits or underscores and more; features in more than ``max_df`` of the documents
+    dropped; idf = ln((N + 1) / (df + 1)) + 1; L2 norm 1. Characters are lowered one by one, so that a Greek final sigma
+    and a dotted capital I differ. ``pecos`` gives the vectors of PECOS by the recipe of MACLR's TF-IDF pseudo labels
+    (amzn/pecos issue 206): case and punctuation kept; words and bigrams as two blocks; idf = max(ln(N / (df + 1)), 0);
+    L2 norm 1 of each block, then of the whole. PECOS splits on spaces only; here any ASCII whitespace separates words,
+    such as the TAB behind a title."""
 
     def __init__(
         self,
@@ -48,25 +46,28 @@ class NgramTfidf:
         word_idf: NDArray[np.float32],
         bigrams: NDArray[np.int64],
         bigram_idf: NDArray[np.float32],
+        analyzer: Analyzer | None = None,
     ) -> None:
         """words: every word of the training texts; the position is its code. word_idf: float32, 0 where a word is no
         feature. bigrams: int64, code of the left word x number of words + code of the right one, rising. bigram_idf:
-        float32."""
-        self._recipe, self._words, self._word_idf = recipe, words, word_idf
+        float32. analyzer: of the words; None for those of the recipe."""
+        self._recipe, self._words, self._word_idf, self._analyzer = recipe, words, word_idf, analyzer
         self._bigrams, self._bigram_idf = bigrams, bigram_idf
         self._idf = np.concatenate([word_idf, bigram_idf])
 
     @property
     def features(self) -> int:
-        """Columns of what ``transform`` returns: one for each word, then one for each bigram."""
+        """Columns of what ``transform`` returns: one per word, then one per bigram."""
         return len(self._idf)
 
     @classmethod
-    def fit(cls, corpora: Iterable[Texts], recipe: Recipe, ngrams: int, max_df: float) -> NgramTfidf:
+    def fit(
+        cls, corpora: Iterable[Texts], recipe: Recipe, ngrams: int, max_df: float, analyzer: Analyzer | None = None
+    ) -> NgramTfidf:
         """Learn words, bigrams (where ``ngrams`` is 2) and their idf in one pass over the texts. max_df: share of the
         documents, 0..1."""
-        batches = (batch for texts in corpora for batch in texts.batches(_ROWS))
-        count = partial(_document_frequencies, recipe=recipe, ngrams=ngrams)
+        batches = (batch for texts in corpora for batch in texts.batches(ROWS if analyzer else _ROWS))
+        count = partial(_document_frequencies, recipe=recipe, ngrams=ngrams, analyzer=analyzer)
         counted = list(in_threads(count, batches, usable_cores()))
         documents = sum(part.texts for part in counted)
         words, word_df, codes = _merge_words(counted)
@@ -74,14 +75,19 @@ class NgramTfidf:
         word_idf = _idf(word_df, recipe, documents, max_df)
         bigram_idf = _idf(bigram_df, recipe, documents, max_df)
         kept = bigram_idf > 0
-        return cls(recipe, words, word_idf, bigrams[kept], bigram_idf[kept])
+        return cls(recipe, words, word_idf, bigrams[kept], bigram_idf[kept], analyzer)
+
+    def transform_batches(self, texts: Texts) -> Iterator[csr_matrix]:
+        """Yield ``transform`` of texts, batch by batch."""
+        batches = texts.batches(ROWS) if self._analyzer else texts.batches()
+        yield from in_threads(self.transform, batches, usable_cores())
 
     def transform(self, batch: pa.Array) -> csr_matrix:
         """TF-IDF of an Arrow array of texts: CSR float32 [len(batch), features], columns of a row rising. A text
         without a known feature is an empty row."""
         import pyarrow.compute as pc
 
-        tokens = _tokens(batch, self._recipe)
+        tokens = _tokens(batch, self._recipe, self._analyzer)
         known = arrow.to_numpy(pc.fill_null(pc.index_in(tokens.words, value_set=self._words), arrow.scalar(-1)))
         words = np.where((known >= 0) & (self._word_idf[known] > 0), known, -1) if len(self._words) else known
         rows, columns = tokens.rows, words[tokens.codes]
@@ -116,17 +122,19 @@ class NgramTfidf:
         np.savez(folder / "weights.npz", word_idf=self._word_idf, bigrams=self._bigrams, bigram_idf=self._bigram_idf)
 
     @classmethod
-    def load(cls, folder: Path, recipe: Recipe) -> NgramTfidf:
-        """Read what ``save`` wrote after a ``fit`` by this recipe."""
+    def load(cls, folder: Path, recipe: Recipe, analyzer: Analyzer | None = None) -> NgramTfidf:
+        """Read what ``save`` wrote after a ``fit`` by this recipe and analyzer."""
         import pyarrow as pa
 
         with pa.memory_map(str(folder / "words.arrow")) as source:
             words = pa.ipc.open_file(source).read_all()["word"].combine_chunks()
         with np.load(folder / "weights.npz", allow_pickle=False) as arrays:
-            return cls(recipe, words, arrays["word_idf"], arrays["bigrams"], arrays["bigram_idf"])
+            return cls(recipe, words, arrays["word_idf"], arrays["bigrams"], arrays["bigram_idf"], analyzer)
 
 
-def _tokens(batch: pa.Array, recipe: Recipe) -> Tokens:
+def _tokens(batch: pa.Array, recipe: Recipe, analyzer: Analyzer | None) -> Tokens:
+    if analyzer:
+        return analyze(batch, analyzer)
     if recipe == "pecos":
         return Tokens.of(batch)
     return Tokens.of(batch, r"[^\p{L}\p{N}_]+", lowercase=True, min_length=2)
@@ -135,8 +143,8 @@ def _tokens(batch: pa.Array, recipe: Recipe) -> Tokens:
 @dataclass(frozen=True)
 class _Bigrams:
     """The distinct bigrams of a batch, and where they occur. left, right: the words of each bigram, by their codes in
-    the batch. rows: the text of each occurrence, bigram by bigram, rising within one. starts: where the occurrences of
-    each bigram begin."""
+    the batch. rows: the text of each occurrence, bigram by bigram, rising within one. starts: where those of each
+    bigram begin."""
 
     left: NDArray[np.int64]
     right: NDArray[np.int64]
@@ -154,7 +162,7 @@ class _Bigrams:
         return cls(distinct >> bits, distinct & ((1 << bits) - 1), tokens.rows[:-1][inside][order], starts)
 
     def repeat(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """A value of each distinct bigram, for each of its occurrences."""
+        """The value of each distinct bigram, repeated for its occurrences."""
         return np.repeat(values, np.diff(self.starts, append=len(self.rows)))
 
     def document_frequency(self) -> NDArray[np.int32]:
@@ -176,8 +184,8 @@ class _Counted:
     bigram_df: NDArray[np.signedinteger[Any]]
 
 
-def _document_frequencies(batch: pa.Array, recipe: Recipe, ngrams: int) -> _Counted:
-    tokens = _tokens(batch, recipe)
+def _document_frequencies(batch: pa.Array, recipe: Recipe, ngrams: int, analyzer: Analyzer | None) -> _Counted:
+    tokens = _tokens(batch, recipe, analyzer)
     counts = _counts(tokens.rows, tokens.codes, (tokens.texts, len(tokens.words)))
     word_df = np.bincount(counts.indices, minlength=len(tokens.words)).astype(np.int32)
     if ngrams < 2:

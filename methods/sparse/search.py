@@ -75,8 +75,8 @@ def _settle(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def count_votes(nearest: TopK, pairs: csr_matrix, power: float) -> csr_matrix:
-    """The share of the neighbors that has each label, by similarity^power: CSR float64 [N, L]. nearest: for each of N
-    texts its neighbors among the rows of ``pairs``, a binary CSR matrix, and their similarities; negative ones count as
+    """The share of the neighbors that has each label, by similarity^power: CSR float64 [N, L]. nearest: of N
+    texts the neighbors among the rows of ``pairs``, a binary CSR matrix, and their similarities; negative ones count as
     0. A neighbor without a pair votes for nothing, and its share is lost."""
     from scipy.sparse import csr_matrix
 

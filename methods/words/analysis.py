@@ -1,7 +1,8 @@
-"""Analyzers: texts as terms that can be compared, by language, by characters, or by ICU's word boundaries."""
+"""Analyzers: texts as sentences, and as terms that can be compared, by language, by characters, or by ICU's words."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
@@ -14,6 +15,18 @@ from xmcbench.methods.words.vocabulary import Tokens
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+#: A sentence ends with a line, with . ! ? or one of their kin (Arabic, Devanagari) before white space, or with the
+#: last of the full stops, exclamation and question marks of Chinese and Japanese, which no white space follows.
+_END = re.compile(
+    "(?<=[.!?\u061f\u06d4\u0964])\\s+|(?<=[\u3002\uff01\uff1f\uff61])(?![\u300d\u300f\u201d\uff09\u3002\uff01\uff1f\uff61])\\s*|\\n+"
+)
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of a text, none of them empty."""
+    return [sentence for sentence in (part.strip() for part in _END.split(text)) if sentence]
+
 
 #: Languages that Snowball has a stemmer for, in all versions of PyStemmer since 2.2.
 _A_TO_G = Literal["arabic", "armenian", "basque", "catalan", "danish", "dutch", "english", "finnish", "french"]
@@ -115,7 +128,7 @@ def _character_ngrams(tokens: Tokens) -> Tokens:
     starts = np.cumsum(lengths) - lengths
     flat = np.fromiter(chain.from_iterable(of_word), np.int32, int(lengths.sum()))
     counts = lengths[tokens.codes]
-    # Place i of a word's n-grams is the start of the word and i: one range for each token, all in one array.
+    # Place i of a word's n-grams is the start of the word and i: one range per token, all in one array.
     inside = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     codes = flat[np.repeat(starts[tokens.codes], counts) + inside]
     return Tokens(codes, np.repeat(tokens.rows, counts), pa.array(numbers, pa.large_string()), tokens.texts)

@@ -62,7 +62,7 @@ class Cooccurrence:
 
 
 @kernel()
-def _places(stream: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
+def _places(stream, words):  # type: ignore[no-untyped-def]
     """The places of each word in the stream, rising, word after word, and where each word's begin; both int64."""
     starts = np.zeros(words + 1, np.int64)
     for code in stream:
@@ -78,18 +78,7 @@ def _places(stream: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @kernel(parallel=True)
-def _count_rows(
-    stream: np.ndarray,
-    places: np.ndarray,
-    place_starts: np.ndarray,
-    words: int,
-    window: int,
-    offsets: np.ndarray,
-    columns: np.ndarray,
-    counts: np.ndarray,
-    lengths: np.ndarray,
-    workers: int,
-) -> None:
+def _count_rows(stream, places, place_starts, words, window, offsets, columns, counts, lengths, workers):  # type: ignore[no-untyped-def]
     """Fill row r of a block of rows from ``offsets[r]`` on; ``lengths[r]`` says how many entries it has."""
     for worker in numba.prange(workers):
         sums = np.zeros(words, np.float64)
@@ -143,13 +132,6 @@ class Side(NamedTuple):
     bias_squares: np.ndarray
 
 
-class Weighting(NamedTuple):
-    """f(x) = (x / x_max)^alpha below x_max, else 1 (equation 9): the largest logarithm that counts, and alpha."""
-
-    log_x_max: np.float32
-    alpha: np.float32
-
-
 def train(
     counts: Cooccurrence, dimensions: int, epochs: int, learning_rate: float, x_max: float, alpha: float, seed: int
 ) -> tuple[np.ndarray, list[float]]:
@@ -160,7 +142,8 @@ def train(
     random = np.random.default_rng(seed)
     entries = partition(counts, int(random.integers(2**31)))
     main, context = (start(counts.words, dimensions, random) for _ in range(2))
-    weighting = Weighting(np.float32(np.log(x_max)), np.float32(alpha))
+    # f(x) = (x / x_max)^alpha below x_max, else 1 (equation 9).
+    weighting = np.float32(np.log(x_max)), np.float32(alpha)
     block_losses, losses = np.zeros(PARTS * PARTS), []
     for epoch in range(1, epochs + 1):
         _epoch(random.permutation(PARTS), entries, main, context, weighting, np.float32(learning_rate), block_losses)
@@ -187,9 +170,7 @@ def start(words: int, dimensions: int, random: np.random.Generator) -> Side:
 
 
 @kernel()
-def _blocks(
-    row_starts: np.ndarray, columns: np.ndarray, counts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _blocks(row_starts, columns, counts):  # type: ignore[no-untyped-def]
     """Entries brought from rows into blocks; a word's part is its number modulo PARTS, which spreads the frequent."""
     starts = np.zeros(PARTS * PARTS + 1, np.int64)
     for row in range(len(row_starts) - 1):
@@ -208,7 +189,7 @@ def _blocks(
 
 
 @kernel()
-def _shuffle(starts: np.ndarray, rows: np.ndarray, columns: np.ndarray, logs: np.ndarray, seed: int) -> None:
+def _shuffle(starts, rows, columns, logs, seed):  # type: ignore[no-untyped-def]
     """Bring the entries of each block into a random order, in place (Fisher and Yates)."""
     np.random.seed(seed)  # numba's own generator: NumPy's global one is not touched
     for block in range(PARTS * PARTS):
@@ -221,15 +202,7 @@ def _shuffle(starts: np.ndarray, rows: np.ndarray, columns: np.ndarray, logs: np
 
 
 @kernel(parallel=True)
-def _epoch(
-    diagonals: np.ndarray,
-    entries: Entries,
-    main: Side,
-    context: Side,
-    weighting: Weighting,
-    rate: np.float32,
-    losses: np.ndarray,
-) -> None:
+def _epoch(diagonals, entries, main, context, weighting, rate, losses):  # type: ignore[no-untyped-def]
     """All entries once, diagonal after diagonal; ``losses`` [PARTS^2] takes the sum of the losses of each block."""
     for diagonal in diagonals:
         for part in numba.prange(PARTS):
@@ -239,10 +212,9 @@ def _epoch(
 
 # Without error_model="numpy" every division could raise, and no loop would be vectorized.
 @kernel(fastmath=_FAST, error_model="numpy")
-def _train_block(
-    block: int, entries: Entries, main: Side, context: Side, weighting: Weighting, rate: np.float32
-) -> float:
+def _train_block(block, entries, main, context, weighting, rate):  # type: ignore[no-untyped-def]
     loss = 0.0
+    log_x_max, alpha = weighting
     for entry in range(entries.starts[block], entries.starts[block + 1]):
         row, column, log = entries.rows[entry], entries.columns[entry], entries.logs[entry]
         w, w_squares = main.vectors[row], main.squares[row]
@@ -251,7 +223,7 @@ def _train_block(
         for place in range(len(w)):
             product += w[place] * v[place]
         difference = product + main.biases[row] + context.biases[column] - log
-        weight = np.exp(weighting.alpha * min(np.float32(0), log - weighting.log_x_max))
+        weight = np.exp(alpha * min(np.float32(0), log - log_x_max))
         loss += 0.5 * weight * difference * difference
         step = rate * weight * difference
         for place in range(len(w)):

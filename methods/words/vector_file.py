@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Collection, Iterator
 from contextlib import redirect_stdout
 from io import BufferedReader
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,16 +77,16 @@ def _open_stream(path: Path) -> _Stream:
 def _records(stream: _Stream, most: int | None) -> tuple[int, Iterator[_Record]]:
     """Return the number of dimensions and the first ``most`` records of a file. Raises ValueError."""
     first = stream.readline(_LINE).removeprefix(codecs.BOM_UTF8)
-    fields = first.split()
+    fields, rest = first.split(), iter(lambda: stream.readline(_LINE), b"")
     if len(fields) == 2 and all(field.isdigit() for field in fields):
         count, dimensions = map(int, fields)
         if not count or not 0 < dimensions < _LINE:
             raise ValueError(f"line 1 says {count} words of {dimensions} numbers")
         if _is_binary(stream, dimensions):
             return dimensions, _binary(stream, count, dimensions, most)
-        return dimensions, _word2vec_text(stream, count, dimensions, most)
+        return dimensions, _text(rest, count, dimensions, most)
     if len(fields) > 2 and _numbers(fields[1:]) is not None:
-        return len(fields) - 1, _glove(stream, first, len(fields) - 1, most)
+        return len(fields) - 1, _text(chain([first], rest), None, len(fields) - 1, most)
     raise ValueError("line 1 is neither 'words dimensions' nor a word with its vector")
 
 
@@ -131,35 +132,23 @@ def _vector(line: bytes, dimensions: int) -> tuple[bytes, np.ndarray] | None:
     return word, vector
 
 
-def _glove(stream: _Stream, first: bytes, dimensions: int, most: int | None) -> Iterator[_Record]:
-    """GloVe's text format, which has no header; in some published files (840B) a word holds spaces."""
-    line, number = first, 1
-    while line and (most is None or most > 0):
-        if line.strip():
-            found = _vector(line, dimensions)
-            if found is None:
-                raise ValueError(f"line {number} is not a word and {dimensions} numbers, as line 1 is")
-            yield _Record(found[0].decode(errors="replace"), found[1], f"line {number}")
-            most = None if most is None else most - 1
-        line, number = stream.readline(_LINE), number + 1
-
-
-def _word2vec_text(stream: _Stream, count: int, dimensions: int, most: int | None) -> Iterator[_Record]:
-    """word2vec's text format, a header and lines of a word without spaces and its vector."""
-    read = 0
-    for number, line in enumerate(iter(lambda: stream.readline(_LINE), b""), 2):
+def _text(lines: Iterator[bytes], count: int | None, dimensions: int, most: int | None) -> Iterator[_Record]:
+    """Yield the records of a text format. count: the words that the header of word2vec's format states; None for
+    GloVe's, which has no header, and in some of whose published files (840B) a word holds spaces."""
+    read, said = 0, "is" if count is None else "says"
+    for number, line in enumerate(lines, 1 if count is None else 2):
         if read == most:
             return
         if not line.strip():
             continue
         found = _vector(line, dimensions)
-        if found is None or len(found[0].split()) > 1:
-            raise ValueError(f"line {number} is not a word and {dimensions} numbers, as line 1 says")
+        if found is None or (count is not None and len(found[0].split()) > 1):
+            raise ValueError(f"line {number} is not a word and {dimensions} numbers, as line 1 {said}")
         read += 1
-        if read > count:
+        if count is not None and read > count:
             raise ValueError(f"line {number} is a word more than the {count} that line 1 says")
         yield _Record(found[0].decode(errors="replace"), found[1], f"line {number}")
-    if read < count and read != most:
+    if count is not None and read < count and read != most:
         raise ValueError(f"it ends after {read} of the {count} words that line 1 says")
 
 

@@ -95,7 +95,7 @@ class Vocabulary:
             for batch in texts.batches():
                 tokens = Tokens.of(batch, _SEPARATORS, lowercase=lowercase)
                 found = np.bincount(tokens.codes, minlength=len(tokens.words))
-                # Merged batch by batch: what is held is one row for each distinct word.
+                # Merged batch by batch: what is held is one row per distinct word.
                 counts = pa.concat_tables([counts, pa.table({"word": tokens.words, "count": found})])
                 counts = counts.group_by("word").aggregate([("count", "sum")]).rename_columns(counts.column_names)
         counts = counts.filter(pa.compute.greater_equal(counts["count"], max(1, min_count)))

@@ -22,7 +22,7 @@ from xmcbench.methods.label_tree.tree import Level
 def fit_svms(
     vectors: np.ndarray, level: Level, guessed: TopK | None, cost: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weights float32 [K, d] and bias float32 [K] of a linear SVM for each cluster of a level. vectors:
+    """Return the weights float32 [K, d] and bias float32 [K] of a linear SVM per cluster of a level. vectors:
     float32 [N, d]. A cluster is trained on the instances of the clusters beside it, and on those that were ``guessed``
     to be in the one above; None on the first level."""
 
@@ -51,7 +51,7 @@ def _instances(level: Level, guessed: TopK | None) -> csr_matrix:
 
 
 class ClusterWeights(nn.Module):  # type: ignore[misc] # torch counts as untyped
-    """A linear classifier for each of K clusters."""
+    """The linear classifiers of K clusters."""
 
     def __init__(self, weights: np.ndarray, bias: np.ndarray) -> None:
         """weights: float32 [K, d]; bias: float32 [K]."""
@@ -110,7 +110,6 @@ class LevelTask(Task):
         self._epochs = Epochs(len(instances), batch, seed)
 
     def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
-        """Embed this process's instances of the step and classify them."""
         drawn = self._epochs(step)
         rows = drawn[context.local_slice(len(drawn))]
         (vectors,) = embed_parts(network, [(self._instances, rows)], context.device)

@@ -1,7 +1,7 @@
 """A bilinear model x^T W y with few entries in W: which, their training, and scores. Imports numba: import it late.
 
-A pair of a document and a label is a vector with an entry x_f y_g for each entry (f, g) of W that both reach, and a
-bias. These vectors are never stored: the entries that a document reaches are put in lists, one for each label feature,
+A pair of a document and a label is a vector with an entry x_f y_g per entry (f, g) of W that both reach, and a
+bias. These vectors are never stored: the entries that a document reaches are put in lists, one per label feature,
 and a label reads the lists of its features.
 """
 
@@ -15,13 +15,11 @@ from xmcbench.methods.kernels import kernel
 
 
 def one_shot(X: csr_matrix, Y: csr_matrix, pairs: csr_matrix, count: int, alpha: float) -> csr_matrix:
-    """Return the strongest links between document features and label features: CSR float32 [features, features].
-
-    X: CSR [N, features], documents with a pair. Y: CSR [L, features], labels. pairs: binary CSR [N, L]. The strength of
-    the link (f, g) is v / (alpha (c_f + c_g - v) + (1 - alpha) n_f n_g): v pairs have f in the document and g in the
-    label, c_f and c_g have one of them, and n_f and n_g are rows of X and Y with one. Kept are the ``count`` strongest
-    links of each document feature and each label feature, ties by the lower feature number.
-    """
+    """Return the strongest links between document features and label features: CSR float32 [features, features]. X: CSR
+    [N, features], documents with a pair. Y: CSR [L, features], labels. pairs: binary CSR [N, L]. The strength of the
+    link (f, g) is v / (alpha (c_f + c_g - v) + (1 - alpha) n_f n_g): v pairs have f in the document and g in the label,
+    c_f and c_g have one of them, and n_f and n_g are rows of X and Y with one. Kept are the ``count`` strongest links
+    of each document feature and each label feature, ties by the lower feature number."""
     X, Y, pairs = _binary(X), _binary(Y), _binary(pairs)
     in_pairs = X.T @ np.diff(pairs.indptr), Y.T @ np.bincount(pairs.indices, minlength=pairs.shape[1])
     plain = np.diff(X.T.tocsr().indptr), np.diff(Y.T.tocsr().indptr)
@@ -31,7 +29,6 @@ def one_shot(X: csr_matrix, Y: csr_matrix, pairs: csr_matrix, count: int, alpha:
 
 
 def _binary(matrix: csr_matrix) -> csr_matrix:
-
     ones = np.ones(matrix.nnz, np.float32)
     return csr_matrix((ones, matrix.indices, matrix.indptr), shape=matrix.shape)
 
@@ -44,9 +41,8 @@ def _strongest(
     count: int,
     alpha: float,
 ) -> csr_matrix:
-    """For each feature of the near side the strengths of its ``count`` strongest links: CSR float32 [F, G]. near:
+    """Return the strengths of the ``count`` strongest links of each feature of the near side: CSR float32 [F, G]. near:
     binary CSR [n, F]. far: CSR [n, G], how many pairs of a near item have each far feature."""
-
     by_feature = near.T.tocsr()
     # A feature has no more links than entries of ``far`` that it meets.
     room = np.minimum(np.minimum(by_feature @ np.diff(far.indptr), far.shape[1]), count).astype(np.int64)
@@ -106,7 +102,7 @@ def _fill(by_feature, far, in_pairs, plain, alpha, starts, columns, values, fill
 @kernel()
 def _close_gaps(starts, ends, columns, values):  # type: ignore[no-untyped-def]
     """Move the links of each feature to where they follow one another, in place: a mask and copies take four times
-    their memory, with a thousand links for each document of a large corpus."""
+    their memory, with a thousand links per document of a large corpus."""
     for feature in range(len(starts) - 1):
         for place in range(ends[feature + 1] - ends[feature]):
             columns[ends[feature] + place] = columns[starts[feature] + place]
@@ -135,16 +131,12 @@ class Bilinear:
         tolerance: float,
         seed: int,
     ) -> tuple[int, float]:
-        """Train as an L2-loss linear SVM on the candidates: min |w|^2 / 2 + cost sum max(0, 1 - s)^2.
-
-        documents: CSR [N, features]. candidates: CSR [N, L] by structure. true: bool [candidates.nnz]. Ends after
-        ``iterations`` passes, or one over all candidates without a projected gradient above ``tolerance``. Returns the
-        passes and the last one's largest projected gradient.
-
-        Dual coordinate descent (Hsieh et al., ICML 2008), document by document in random order. A candidate held at the
-        bound by its gradient is left out of the next pass, then of three, seven, ..., but of none that the tolerance
-        could end.
-        """
+        """Train as an L2-loss linear SVM on the candidates: min |w|^2 / 2 + cost sum max(0, 1 - s)^2. documents: CSR
+        [N, features]. candidates: CSR [N, L] by structure. true: bool [candidates.nnz]. Ends after ``iterations``
+        passes, or one over all candidates without a projected gradient above ``tolerance``. Returns the passes and the
+        last one's largest projected gradient. Dual coordinate descent (Hsieh et al., ICML 2008), document by document
+        in random order. A candidate held at the bound by its gradient is left out of the next pass, then of three,
+        seven, ..., but of none that the tolerance could end."""
         passes, worst = _descend(
             (documents.indptr, documents.indices, documents.data),
             self._pattern,

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from xmcbench.methods.rerank.server import Server
+from xmcbench.methods.rerank.judges import Server
 
 BAR, MANY, FEW, AT_ONCE = 20, 10_000, 100, 64
 

@@ -16,7 +16,7 @@ from xmcbench import Artifacts, TopK, load_dataset, usable_cores
 from xmcbench.methods.label_tree.linear import linear_svms
 from xmcbench.methods.label_tree.tree import label_tree
 from xmcbench.methods.sparse.features import TfidfFeatures
-from xmcbench.methods.xr_linear.pecos_ranker import PecosRanker, _label_tree, _quiet
+from xmcbench.methods.xr_linear import PecosRanker, _label_tree, _quiet
 
 DEPTH, BEAM = 100, 50
 TREE = {"nr_splits": 16, "max_leaf_size": 100, "seed": 0}

@@ -8,8 +8,7 @@ from scipy.sparse import csr_matrix
 
 from xmcbench import LabelTexts, Texts
 from xmcbench.methods.mllm import MLLM
-from xmcbench.methods.mllm.matching import Terms
-from xmcbench.methods.mllm.ranking import Thesaurus, Trees
+from xmcbench.methods.mllm.matching import Terms, Thesaurus, Trees
 
 pytest.importorskip("sklearn", reason="needs scikit-learn")
 
@@ -227,7 +226,7 @@ def test_equal_seeds_give_equal_scores_and_others_do_not(fitted):
 def test_texts_are_matched_in_blocks(fitted, monkeypatch):
     raw_X, raw_Y, pairs, _ = corpus()
     whole = fitted(MLLM, raw_X, raw_Y, pairs).predict(raw_X, 2)
-    monkeypatch.setattr("xmcbench.methods.mllm.method._TEXTS", 7)
+    monkeypatch.setattr("xmcbench.methods.mllm._TEXTS", 7)
     monkeypatch.setattr("xmcbench.methods.mllm.matching._NAMES", 3)
     method = fitted(MLLM, raw_X, raw_Y, pairs)
     assert len([*method.predict_batches(raw_X, 2)]) == 18

@@ -8,8 +8,7 @@ import torch
 from scipy.sparse import csr_matrix
 
 from xmcbench import TopK
-from xmcbench.methods.attentionxml import search
-from xmcbench.methods.attentionxml.search import child_table, count_kept_nodes, mean_scores, rank_labels, rank_nodes
+from xmcbench.methods.attentionxml.network import child_table, count_kept_nodes, mean_scores, rank_labels, rank_nodes
 
 
 def below(*parents):
@@ -77,7 +76,7 @@ def literal_beam(chances, beams, row):
 @pytest.mark.parametrize(("beam", "k"), [(1, 1), (1, 2), (1, 4), (2, 3), (2, 10)])
 @pytest.mark.parametrize("floats", [1, 10**9], ids=["text by text", "at once"])
 def test_a_beam_is_followed_as_literally(network, texts, beam, k, floats, monkeypatch):
-    monkeypatch.setattr(search, "_FLOATS", floats)
+    monkeypatch.setattr("xmcbench.methods.attentionxml.network._FLOATS", floats)
     networks = [network(size, seed) for seed, size in enumerate((3, 6, 10))]
     chances = probabilities(networks, texts)
     found = rank_labels(networks, TREE, texts, beam, k)

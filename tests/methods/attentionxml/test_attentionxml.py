@@ -8,7 +8,7 @@ import torch
 from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, Texts, UsageError
-from xmcbench.methods.attentionxml import AttentionXML, network, search
+from xmcbench.methods.attentionxml import AttentionXML, network
 from xmcbench.methods.attentionxml.network import AttentionNetwork, Sequences
 
 TINY = {
@@ -127,9 +127,9 @@ def test_a_level_is_trained_on_what_the_one_above_ranks_first(run, monkeypatch):
         ranked.append(ranked_nodes(*values))
         return ranked[-1]
 
-    level_loss, ranked_nodes = network.level_loss, search.rank_nodes
+    level_loss, ranked_nodes = network.level_loss, network.rank_nodes
     monkeypatch.setattr(network, "level_loss", loss)
-    monkeypatch.setattr(search, "rank_nodes", note)
+    monkeypatch.setattr(network, "rank_nodes", note)
     run(epochs=1, height=2, beam=3)
     by_level = {clusters: (guessed, size) for clusters, guessed, size in handed}
     assert by_level[8] == (None, 8)
@@ -175,7 +175,7 @@ def test_as_many_labels_as_are_asked_for(run, height):
 
 def test_predictions_do_not_depend_on_what_is_predicted_beside(run, learnable, monkeypatch):
     found, method = run(epochs=2)
-    monkeypatch.setattr("xmcbench.methods.attentionxml.method._ROWS", 7)
+    monkeypatch.setattr("xmcbench.methods.attentionxml._ROWS", 7)
     parts = method.predict(learnable[2], 24)
     np.testing.assert_allclose(parts.scores, found.scores, rtol=1e-4)
     assert (parts.indices[:, :3] == found.indices[:, :3]).mean() > 0.99

@@ -10,11 +10,10 @@ from sklearn.preprocessing import normalize
 from xmcbench import Texts, TopK, UsageError
 from xmcbench.methods.astec import Astec, training
 from xmcbench.methods.astec.shortlist import Ranking, without_own
-from xmcbench.methods.deepxml import surrogate
-from xmcbench.methods.deepxml.bags import Bags, Tokens
+from xmcbench.methods.astec.training import count_visits, surrogate_pairs
+from xmcbench.methods.deepxml.bags import Tokens
 from xmcbench.methods.deepxml.classifiers import fit_classifiers
 from xmcbench.methods.deepxml.network import BagEncoder
-from xmcbench.methods.deepxml.surrogate import count_visits, surrogate_pairs
 from xmcbench.methods.dense import search
 from xmcbench.methods.label_tree.tree import cluster_evenly
 
@@ -82,8 +81,8 @@ def test_a_walk_keeps_the_most_visited():
 
 def test_documents_have_the_clusters_of_their_labels():
     pairs = csr_matrix(np.kron(np.eye(2), np.ones((3, 8))).astype(np.float32))
-    bags = Bags(np.arange(7), np.repeat([0, 1], 3), np.ones(6, np.float32))
-    found = surrogate_pairs(bags, pairs, 2, clusters=100, walk=20, restart=0.2, kept=5, seed=0)
+    bags = csr_matrix((np.ones(6, np.float32), np.repeat([0, 1], 3), np.arange(7)), shape=(6, 2))
+    found = surrogate_pairs(bags, pairs, clusters=100, walk=20, restart=0.2, kept=5, seed=0)
     assert found.shape == (6, 8)  # half of 16 labels
     assert (found.toarray()[:3] * found.toarray()[3:]).sum() == 0
     assert (found.toarray().sum(axis=1) == 4).all()
@@ -96,11 +95,11 @@ def test_frequent_labels_weigh_no_more_in_a_smoothed_one(monkeypatch):
         given.append(vectors.toarray())
         return np.zeros(vectors.shape[0], np.int64)
 
-    monkeypatch.setattr(surrogate, "cluster_evenly", watch)
+    monkeypatch.setattr(training, "cluster_evenly", watch)
     pairs = csr_matrix(np.array([[1, 1, 0, 0], *[[1, 0, 0, 0]] * 9, [0, 0, 1, 1]], np.float32))
-    bags = Bags(np.arange(12), np.array([0, *[1] * 9, 2]), np.ones(11, np.float32))
-    surrogate_pairs(bags, pairs, 3, clusters=2, walk=20, restart=0.2, kept=4, seed=0)
-    means = pairs.T.toarray() @ np.eye(3)[bags.tokens]
+    bags = csr_matrix((np.ones(11, np.float32), [0, *[1] * 9, 2], np.arange(12)), shape=(11, 3))
+    surrogate_pairs(bags, pairs, clusters=2, walk=20, restart=0.2, kept=4, seed=0)
+    means = pairs.T.toarray() @ bags.toarray()
     means /= np.linalg.norm(means, axis=1, keepdims=True)
     expected = count_visits(pairs, 20, 0.2, 4, 0).toarray() @ means
     np.testing.assert_allclose(given[0], expected, rtol=1e-5, atol=1e-7)
@@ -155,7 +154,7 @@ def test_the_encoder_is_trained_on_surrogates_by_cross_entropy(fitted, corpus, m
         return given[-1]
 
     monkeypatch.setattr(training, "train", once)
-    monkeypatch.setattr(surrogate, "surrogate_pairs", watch)
+    monkeypatch.setattr(training, "surrogate_pairs", watch)
     raw_X, raw_Y, pairs, _ = corpus
     method = fitted(Astec, raw_X, raw_Y, pairs, **(SMALL | {"dropout": 0.0, "batch": 20, "classifier_epochs": 0}))
     (rows, loss, head), *_ = found
@@ -319,14 +318,14 @@ def test_parts_are_the_whole(fitted, corpus, monkeypatch):
     method = fitted(Astec, raw_X, raw_Y, pairs, **values)
     new = Texts.from_lists([*raw_X, "unknown", *raw_X])
     whole = method.predict(new, k=5)
-    monkeypatch.setattr("xmcbench.methods.astec.method.ROWS", 8)
+    monkeypatch.setattr("xmcbench.methods.astec.ROWS", 8)
     monkeypatch.setattr("xmcbench.methods.astec.shortlist.ROWS", 8)
     monkeypatch.setattr("xmcbench.methods.astec.shortlist._FLOATS", 3 * 32)
     monkeypatch.setattr("xmcbench.methods.astec.training.ROWS", 2)
     monkeypatch.setattr("xmcbench.methods.deepxml.classifiers.ROWS", 7)
     embedded = []
     embed = BagEncoder.embed
-    monkeypatch.setattr(BagEncoder, "embed", lambda self, bags: embedded.append(len(bags)) or embed(self, bags))
+    monkeypatch.setattr(BagEncoder, "embed", lambda self, bags: embedded.append(bags.shape[0]) or embed(self, bags))
     parts = [*method.predict_batches(new, 5)]
     assert [len(part) for part in parts] == embedded == [8] * 15 + [1]
     found = TopK.joined(parts, 5)
@@ -343,7 +342,7 @@ def test_a_graph_is_built_once_for_all_parts(fitted, corpus, graphs, monkeypatch
     raw_X, raw_Y, pairs, _ = corpus
     method = fitted(Astec, raw_X, raw_Y, pairs, reranker=True, **SMALL)
     whole = method.predict(raw_X, k=5)
-    monkeypatch.setattr("xmcbench.methods.astec.method.ROWS", 7)
+    monkeypatch.setattr("xmcbench.methods.astec.ROWS", 7)
     assert np.array_equal(method.predict(raw_X, k=5).indices, whole.indices)
     assert graphs == [60, 7]
 
@@ -384,7 +383,7 @@ def test_surrogates_have_their_parameters(fitted, corpus, monkeypatch):
         given.append(options)
         return surrogate_pairs(*arguments, **options)
 
-    monkeypatch.setattr(surrogate, "surrogate_pairs", watch)
+    monkeypatch.setattr(training, "surrogate_pairs", watch)
     raw_X, raw_Y, pairs, _ = corpus
     values = {"surrogates": 2, "walk": 13, "restart": 0.35, "walk_labels": 4}
     method = fitted(Astec, raw_X, raw_Y, pairs, seed=5, **SMALL, **values)

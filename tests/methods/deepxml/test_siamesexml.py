@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from xmcbench import Artifacts, MethodError, Texts, TopK, UsageError
 from xmcbench.methods.astec import Astec
 from xmcbench.methods.deepxml import classifiers, network
-from xmcbench.methods.deepxml.bags import Bags, Tokens
+from xmcbench.methods.deepxml.bags import Tokens
 from xmcbench.methods.deepxml.classifiers import (
     Classifiers,
     candidate_labels,
@@ -33,11 +33,11 @@ def test_bags_are_tfidf():
     assert tokens.vocabulary.words.to_pylist() == ["garden", "red"]
     garden, red = math.log(3 / 3) + 1, math.log(3 / 2) + 1
     length = math.hypot(garden, 2 * red)
-    assert bags.starts.tolist() == [0, 2, 2, 2, 3]
-    assert bags.tokens.tolist() == [0, 1, 0]
-    np.testing.assert_allclose(bags.weights, [garden / length, 2 * red / length, 1], rtol=1e-6)
-    taken = bags.take(np.array([3, 1, 0]))
-    assert (taken.starts.tolist(), taken.tokens.tolist()) == ([0, 1, 1, 3], [0, 0, 1])
+    assert bags.indptr.tolist() == [0, 2, 2, 2, 3]
+    assert bags.indices.tolist() == [0, 1, 0]
+    np.testing.assert_allclose(bags.data, [garden / length, 2 * red / length, 1], rtol=1e-6)
+    taken = bags[[3, 1, 0]]
+    assert (taken.indptr.tolist(), taken.indices.tolist()) == ([0, 1, 1, 3], [0, 0, 1])
 
 
 @pytest.mark.parametrize("source", ["random", "glove"])
@@ -82,14 +82,15 @@ def encoder():
     return network
 
 
-BAGS = Bags(np.array([0, 2, 2, 5]), np.array([1, 4, 0, 1, 5]), np.array([0.6, 0.8, 0.5, 0.5, 0.7], np.float32))
+WEIGHTS, TOKENS, STARTS = np.array([0.6, 0.8, 0.5, 0.5, 0.7], np.float32), [1, 4, 0, 1, 5], [0, 2, 2, 5]
+BAGS = csr_matrix((WEIGHTS, TOKENS, STARTS), shape=(3, 6))
 
 
 def test_encoder_equals_its_transcription(encoder):
     table, weight, bias = (parameter.detach().numpy() for parameter in encoder.parameters())
     for row, found in enumerate(encoder.embed(BAGS)):
-        inside = slice(BAGS.starts[row], BAGS.starts[row + 1])
-        hidden = np.maximum(0, BAGS.weights[inside] @ table[BAGS.tokens[inside]])
+        inside = slice(BAGS.indptr[row], BAGS.indptr[row + 1])
+        hidden = np.maximum(0, BAGS.data[inside] @ table[BAGS.indices[inside]])
         vector = hidden + np.maximum(0, weight @ hidden + bias)
         expected = vector / np.linalg.norm(vector) if row != 1 else np.zeros(4)
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
@@ -421,12 +422,13 @@ def test_the_seed_draws_the_documents(fitted, corpus, monkeypatch):
     raw_X, raw_Y, pairs, _ = corpus
     taken = {}
 
-    def watch(self, rows):
-        taken.setdefault(seed, []).append(rows.tolist())
-        return take(self, rows)
+    def watch(self, key):
+        if isinstance(key, np.ndarray):
+            taken.setdefault(seed, []).append(key.tolist())
+        return take(self, key)
 
-    take = Bags.take
-    monkeypatch.setattr(Bags, "take", watch)
+    take = csr_matrix.__getitem__
+    monkeypatch.setattr(csr_matrix, "__getitem__", watch)
     for seed in (3, 4):
         fitted(SiameseXML, raw_X, raw_Y, pairs, seed=seed, **SMALL)
     assert taken[3] != taken[4]
@@ -449,13 +451,13 @@ def test_a_label_is_trained_with_each_of_its_documents(fitted, monkeypatch):
     """Drawn again in each epoch: not always the first."""
     taken = []
 
-    def watch(self, rows):
-        if len(self) == 6:
-            taken.append(rows.tolist())
-        return take(self, rows)
+    def watch(self, key):
+        if self.shape[0] == 6 and isinstance(key, np.ndarray):
+            taken.append(key.tolist())
+        return take(self, key)
 
-    take = Bags.take
-    monkeypatch.setattr(Bags, "take", watch)
+    take = csr_matrix.__getitem__
+    monkeypatch.setattr(csr_matrix, "__getitem__", watch)
     raw_X = Texts.from_lists(["red tea", "tea cup", "tea", "tea pot", "green tea", "blue sky"])
     pairs = csr_matrix(np.array([[1, 0]] * 5 + [[0, 1]], np.float32))
     fitted(SiameseXML, raw_X, Texts.from_lists(["tea", "sky"]), pairs, **(SMALL | {"epochs": 40}))
@@ -492,7 +494,7 @@ def test_parts_are_the_whole(fitted, corpus, monkeypatch, approximate):
     new = Texts.from_lists([*raw_X, "unknown", *raw_X])
     whole = method.predict(new, k=5)
     monkeypatch.setattr("xmcbench.methods.siamesexml.ROWS", 8)
-    monkeypatch.setattr(BagEncoder, "embed", lambda self, bags: embedded.append(len(bags)) or embed(self, bags))
+    monkeypatch.setattr(BagEncoder, "embed", lambda self, bags: embedded.append(bags.shape[0]) or embed(self, bags))
     parts = [*method.predict_batches(new, 5)]
     assert [len(part) for part in parts] == embedded == [8] * 15 + [1]
     found = TopK.joined(parts, 5)

@@ -1,13 +1,11 @@
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from xmcbench import Artifacts, MethodError, TopK
-from xmcbench.methods.dense import distributed, search
+from xmcbench.methods.dense import search
 from xmcbench.methods.dense.search import Index, top_k, top_k_batches
-from xmcbench.methods.distributed.machines import Machines
 
 
 def vectors(rows, width=12, seed=0):
@@ -77,34 +75,6 @@ def test_where_an_exact_search_runs():
     assert search._devices("cuda", 1) == ["cuda"]
     assert search._devices("cuda", 2) == ["cuda:0", "cuda:1"]
     assert search._devices("cpu", 2) == ["cpu"], "it uses all cores"
-
-
-@pytest.mark.parametrize("number", [0, 1, 2])
-def test_each_machine_searches_its_queries(artifacts, monkeypatch, number):
-    """Two queries for three machines; the exchange itself is tested with real ones."""
-    queries, items = vectors(2), vectors(60, seed=1)
-    expected = top_k(queries, items, 70)
-    monkeypatch.setattr(distributed, "Machines", SimpleNamespace(here=lambda: Machines(3, number)))
-    called = []
-
-    def exchange(machines, rows, owned, identity):
-        called.append([share.tolist() for share in owned])
-        assert rows[owned[number]][:, :60].tolist() == expected.indices[owned[number]][:, :60].tolist()
-        rows[:] = np.hstack([expected.indices, expected.scores.view(np.int32)])
-
-    monkeypatch.setattr(distributed, "exchange", exchange)
-
-    def search_all(worthwhile):
-        monkeypatch.setitem(distributed.WORTHWHILE, "cpu", worthwhile)
-        parts = distributed.search_on_machines(queries, items, 70, artifacts=artifacts, device="cpu", processes=1)
-        return TopK.joined(parts, 70, len(queries))
-
-    for found in (search_all(0), search_all(10**9)):
-        assert np.array_equal(found.indices, expected.indices)
-        assert np.array_equal(found.scores, expected.scores)
-    monkeypatch.setattr(distributed, "is_exact", lambda items, device: False)
-    search_all(0)
-    assert called == [[[0], [1], []]], "neither a small search nor HNSW is shared"
 
 
 def test_equal_vectors_have_equal_scores(engine):

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from xmcbench import Artifacts, Texts, TopK
-from xmcbench.methods.dense import distributed
+from xmcbench import Artifacts, Texts
 from xmcbench.methods.distributed import processes
 from xmcbench.methods.encoder.contrastive import TwoViews
-from xmcbench.methods.encoder.encoding import shared_embeddings
+from xmcbench.methods.encoder.encoding import embeddings
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.tower import train_shared
@@ -51,18 +50,16 @@ def run(root, checkpoint, killed_at=None):
 
 
 def embed(artifacts, encoder, checkpoint):
-    """The vectors of texts in several batches, and their nearest neighbors."""
+    """The vectors of texts in several batches."""
     lines = [f"the {a} sees {b} and {c}" * 3 for a in WORDS for b in WORDS for c in WORDS]
     store = TokenStore.of(artifacts, Texts.from_lists(lines), open_tokenizer(Path(checkpoint)), 32)
-    vectors = shared_embeddings(artifacts, encoder, store, {})
-    parts = distributed.search_on_machines(vectors, vectors[:20], 3, artifacts=artifacts, device="cpu", processes=1)
-    found = TopK.joined(parts, 3, len(vectors))
-    return {"vectors": vectors, "indices": found.indices, "scores": found.scores}
+    with embeddings(artifacts, encoder, store, identity={}) as vectors:
+        return {"vectors": vectors}
 
 
 if __name__ == "__main__":
     root, checkpoint, killed_at = sys.argv[1:]
-    processes.WORTHWHILE["cpu"] = distributed.WORTHWHILE["cpu"] = 0
+    processes.WORTHWHILE["cpu"] = 0
     weights, notes = run(root, checkpoint, int(killed_at) if killed_at else None)
     resumed = [note["resumed_at"] for note in notes]
     np.savez(Path(root, "end.npz"), **weights, processes=notes[0]["processes"], resumed=resumed)

@@ -10,7 +10,6 @@ import pytest
 
 from xmcbench import MethodError, Texts, Unavailable, UsageError
 from xmcbench.methods.encoder import backbone
-from xmcbench.methods.encoder import hub as hub_module
 from xmcbench.methods.encoder.backbone import (
     MINILM,
     MINILM_SHA256,
@@ -128,9 +127,9 @@ def hub(monkeypatch, tmp_path):
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    hub_module._ask.cache_clear()
+    backbone._ask.cache_clear()
     yield answers
-    hub_module._ask.cache_clear()
+    backbone._ask.cache_clear()
 
 
 def test_a_hub_that_has_the_weights_is_enough(hub):
@@ -207,7 +206,7 @@ def test_a_model_that_was_fetched_whole_is_one(hub, snapshot, whole):
         (snapshot / name).unlink()
     (snapshot / whole).touch()
     require_backbone("a/model")
-    assert hub_module.from_hub("a/model", "") == snapshot
+    assert backbone.from_hub("a/model", "") == snapshot
     (snapshot / "model.safetensors").unlink()
     require_backbone("a/model")
     assert asked == ["a/model"]
@@ -244,8 +243,8 @@ def test_a_part_of_a_model_is_completed(hub, snapshot, monkeypatch):
         return str(snapshot)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    assert hub_module.from_hub("a/model", "") == snapshot
-    assert hub_module.from_hub("a/model", "") == snapshot
+    assert backbone.from_hub("a/model", "") == snapshot
+    assert backbone.from_hub("a/model", "") == snapshot
     (patterns,) = asked_for
     assert {"README.md", ".gitattributes"} < {*patterns}
 

@@ -258,7 +258,7 @@ def test_an_adapter_without_peft(model, monkeypatch):
 
 @pytest.mark.parametrize("backend", ["onnx", "openvino"])
 def test_a_backend_that_is_not_installed(model, monkeypatch, backend):
-    monkeypatch.setattr("xmcbench.methods.embedder.method.find_spec", lambda name: None)
+    monkeypatch.setattr("xmcbench.methods.embedder.find_spec", lambda name: None)
     folder, _ = model()
     with pytest.raises(Unavailable, match=f"the backend {backend} needs optimum") as raised:
         Embedder(model=str(folder), backend=backend).require()

@@ -11,7 +11,7 @@ from xmcbench import Texts, Unavailable, XmcbenchError, progress
 from xmcbench.methods.dense.search import top_k
 from xmcbench.methods.distributed import processes
 from xmcbench.methods.encoder import hardware
-from xmcbench.methods.encoder.encoding import StoreRows, encode, shared_embeddings, temporary_embeddings
+from xmcbench.methods.encoder.encoding import StoreRows, embeddings, encode
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 
@@ -106,13 +106,13 @@ def test_several_processes_write_the_same_vectors(artifacts, checkpoint, stories
             assert np.array_equal(found[numbers], expected[numbers])
             assert np.array_equal(found, expected) == (share >= min(count, 2) - 1)
     monkeypatch.setenv(progress.VARIABLE, str(artifacts.root / "progress"))
-    with temporary_embeddings(encoder, store, artifacts, processes=3) as found:
+    with embeddings(artifacts, encoder, store, processes=3) as found:
         assert progress.read(artifacts.root / "progress").done == len(store)
         np.testing.assert_allclose(found, expected, atol=1e-6)
         assert np.array_equal(top_k(found, found, 5).indices, top_k(expected, expected, 5).indices)
     monkeypatch.undo()
     monkeypatch.setattr(processes, "run_in_processes", None)
-    with temporary_embeddings(encoder, store, artifacts, processes=2) as found:
+    with embeddings(artifacts, encoder, store, processes=2) as found:
         assert np.array_equal(found, expected), "few texts are not worth a process"
 
 
@@ -123,23 +123,28 @@ def test_the_mode_is_left_as_it_was(prepared):
     assert encoder.training
 
 
+def shared(artifacts, encoder, store, identity):
+    with embeddings(artifacts, encoder, store, identity=identity) as vectors:
+        return vectors
+
+
 def test_shared_by_weights_and_texts(artifacts, prepared):
     encoder, store = prepared
-    first = np.array(shared_embeddings(artifacts, encoder, store, {"backbone": "a"}))
+    first = np.array(shared(artifacts, encoder, store, {"backbone": "a"}))
     before = artifacts.reused_s
-    assert np.array_equal(shared_embeddings(artifacts, encoder, store, {"backbone": "a"}), first)
+    assert np.array_equal(shared(artifacts, encoder, store, {"backbone": "a"}), first)
     assert artifacts.reused_s > before
     before = artifacts.reused_s
-    shared_embeddings(artifacts, encoder, store, {"backbone": "b"})
+    shared(artifacts, encoder, store, {"backbone": "b"})
     assert artifacts.reused_s == before
 
 
 def test_nothing_to_embed(artifacts, prepared, checkpoint):
     encoder, _ = prepared
     none = TokenStore.of(artifacts, Texts.from_lists([]), open_tokenizer(checkpoint()), 32)
-    with temporary_embeddings(encoder, none, artifacts) as vectors:
+    with embeddings(artifacts, encoder, none) as vectors:
         assert vectors.shape == (0, 16)
-    assert shared_embeddings(artifacts, encoder, none, {}).shape == (0, 16)
+    assert shared(artifacts, encoder, none, {}).shape == (0, 16)
 
 
 def test_no_room_for_the_embeddings(artifacts, prepared):
@@ -150,11 +155,11 @@ def test_no_room_for_the_embeddings(artifacts, prepared):
     try:
         with (
             pytest.raises(XmcbenchError, match="cannot write 30 embeddings"),
-            temporary_embeddings(encoder, store, artifacts),
+            embeddings(artifacts, encoder, store),
         ):
             pass
         with pytest.raises(XmcbenchError, match="no space left to write"):
-            shared_embeddings(artifacts, encoder, store, {})
+            shared(artifacts, encoder, store, {})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not list(artifacts.root.rglob("embeddings.bin"))

@@ -28,7 +28,7 @@ from xmcbench.methods.dexml import DEXML
 from xmcbench.methods.embedder.model import EmbeddingModel
 from xmcbench.methods.encoder import cloze, scratch, tower
 from xmcbench.methods.encoder.cloze import splitter
-from xmcbench.methods.encoder.encoding import shared_embeddings
+from xmcbench.methods.encoder.encoding import embeddings
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.tower import Tower
 from xmcbench.methods.encoder.training import History, TrainingPlan
@@ -137,7 +137,7 @@ class FakeEncoder(SimpleNamespace):
 
 
 @case(
-    "methods.encoder.encoding:shared_embeddings",
+    "methods.encoder.encoding:embeddings",
     "embeddings",
     identity=2,
     dtype=FLOAT16,
@@ -146,10 +146,18 @@ class FakeEncoder(SimpleNamespace):
     device="meta",
 )
 def _(world, identity=1, dtype=FLOAT32, **encoder):
-    shared_embeddings(world.store, FakeEncoder(**encoder), range(3), {"a": identity}, dtype)
+    with embeddings(world.store, FakeEncoder(**encoder), range(3), dtype, identity={"a": identity}):
+        pass
 
 
-@case("methods.encoder.tower:Tower.embeddings", "embeddings", backbone="b", tokens="b", dtype=FLOAT16)
+@case(
+    "methods.encoder.tower:Tower.embeddings",
+    "embeddings",
+    within="methods.encoder.encoding:embeddings",
+    backbone="b",
+    tokens="b",
+    dtype=FLOAT16,
+)
 def _(world, backbone="a", tokens="a", dtype=FLOAT32):
     tower = SimpleNamespace(artifacts=world.store, encoder=FakeEncoder(), processes=1)
     tower.backbone = SimpleNamespace(sha256=backbone)
@@ -379,16 +387,16 @@ add_learning_case("methods.simcse:SimCSE._train", "training", SimCSE, ALONE)
 add_learning_case("methods.rts:RTS._train", "training", RTS, ALONE, LABELS, {"min_words": 3, "max_words": 5})
 add_learning_case("methods.ict:ICT._train", "training", ICT, ALONE, CONTEXTS)
 add_learning_case(
-    "methods.lmtx.method:LMTX._learn",
+    "methods.lmtx:LMTX._learn",
     "training",
     LMTX,
     ALONE,
     LABELS,
     {"margin": 0.1, "hardest": 2, "sharpness": 0.5, "relevant": -1.0, "shortlist": 3, "rounds": 1, "documents": 9},
 )
-add_learning_case("methods.maclr.method:MACLR._first_stage", "training", MACLR, ALONE, LABELS, CONTEXTS, STAGES)
+add_learning_case("methods.maclr:MACLR._first_stage", "training", MACLR, ALONE, LABELS, CONTEXTS, STAGES)
 add_learning_case(
-    "methods.maclr.method:MACLR._first_clusters",
+    "methods.maclr:MACLR._first_clusters",
     "clusters",
     MACLR,
     {name: COMMON[name] for name in ("backbone", "head", "precision")},
@@ -451,7 +459,7 @@ add_learning_case(
     loss="top-k",
 )
 add_learning_case(
-    "methods.renee.method:Renee._train_both",
+    "methods.renee:Renee._train_both",
     "unfinished training",
     Renee,
     {name: value for name, value in ON_PAIRS.items() if not name.startswith(("finetune", "cached"))},
@@ -459,7 +467,7 @@ add_learning_case(
     {"classifier_rate": 0.1, "momentum": 0.5, "dropout": 0.2, "offset": 3.0},
 )
 add_learning_case(
-    "methods.xr_transformer.method:XRTransformer._finetune_levels",
+    "methods.xr_transformer:XRTransformer._finetune_levels",
     "unfinished training",
     XRTransformer,
     {

@@ -5,8 +5,8 @@ import copy
 import pytest
 import torch
 
-from xmcbench.methods.encoder import inference
-from xmcbench.methods.encoder.inference import can_pack, freeze
+from xmcbench.methods.encoder import hardware
+from xmcbench.methods.encoder.hardware import can_pack, freeze
 from xmcbench.methods.encoder.opening import open_encoder
 
 pytestmark = pytest.mark.skipif(not can_pack("cpu", "bf16"), reason="oneDNN does not multiply in bfloat16 here")
@@ -51,7 +51,7 @@ def test_rounded_weights_give_the_same_bits(checkpoint, batch):
         linear = transformer.encoder.layer[0].intermediate.dense.to(torch.bfloat16)
         states = torch.randn(3, 7, linear.in_features).to(torch.bfloat16)
         expected = linear(states)
-        inference._pack(linear)
+        hardware._pack(linear)
         assert torch.equal(linear(states), expected)
 
 
@@ -81,7 +81,7 @@ def test_attention_by_its_definition():
     hidden[0, ..., 3:] = torch.finfo(torch.float32).min
     for mask in (hidden, None):
         expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, scale=0.3)
-        found, _ = inference._attend(torch.nn.Module(), query, key, value, mask, scaling=0.3)
+        found, _ = hardware._attend(torch.nn.Module(), query, key, value, mask, scaling=0.3)
         torch.testing.assert_close(found, expected.transpose(1, 2))
 
 

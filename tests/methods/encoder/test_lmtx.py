@@ -9,9 +9,9 @@ from fake_server import completion
 from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, MethodError, Texts, UsageError
-from xmcbench.methods.lmtx import LMTX
-from xmcbench.methods.lmtx.judged_pairs import JudgedPairs, weighted_triplet_loss
-from xmcbench.methods.lmtx.lexical import LexicalJudge
+from xmcbench.methods.encoder.clustering import ClusteredPairs, PairLoss
+from xmcbench.methods.encoder.contrastive import triplet_loss
+from xmcbench.methods.lmtx import LMTX, LexicalJudge
 from xmcbench.methods.rerank.judgments import FILE
 
 NEW = Texts.from_lists(["the old apple", "red bridge and green island"], ["candle forest", "garden"])
@@ -51,12 +51,13 @@ def test_the_loss_equals_its_transcription():
             shares = [np.exp(cosine / 0.1) if hinge else 1.0 for cosine, hinge in zip(negatives, hinges, strict=True)]
             costs.append(sum(share * hinge for share, hinge in zip(shares, hinges, strict=True)) / sum(shares))
         tensors = [torch.from_numpy(array) for array in (cosines, own, true)]
-        assert weighted_triplet_loss(*tensors, 0.3, hardest, 0.1).item() == pytest.approx(np.mean(costs))
+        assert triplet_loss(*tensors, 0.3, hardest, 0.1).item() == pytest.approx(np.mean(costs))
 
 
 def test_a_batch_has_documents_in_random_order_and_a_relevant_label_of_each(token_pairs):
     stores, dense = token_pairs()
-    task = JudgedPairs(*stores, csr_matrix(dense.astype(np.float32)), 6, (0.3, 10, 0.1), 0)
+    loss = PairLoss("triplet", 0.3, 10, sharpness=0.1)
+    task = ClusteredPairs(*stores, csr_matrix(dense.astype(np.float32)), 6, None, loss, 0)
     steps = [task.draw(step) for step in range(6)]
     for first in (0, 3):
         rows = np.concatenate([step["anchor"].rows for step in steps[first : first + 3]])

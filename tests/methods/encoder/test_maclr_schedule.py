@@ -1,8 +1,6 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmcbench import UsageError
 from xmcbench.methods.maclr.first_stage import ClusterSchedule
 
 schedules = st.builds(
@@ -72,9 +70,3 @@ def test_no_clusters_at_all():
     schedule = ClusterSchedule(10, 0, 1, 1)
     assert all(schedule.clusters(step) is None and not schedule.due(step) for step in range(10))
     assert schedule.scales() == [[0, None]]
-
-
-@pytest.mark.parametrize("wrong", [{"steps": -1}, {"first": -1}, {"doubled_every": 0}, {"updated_every": 0}])
-def test_a_schedule_that_is_invalid(wrong):
-    with pytest.raises(UsageError, match="invalid cluster schedule"):
-        ClusterSchedule(**{"steps": 1, "first": 1, "doubled_every": 1, "updated_every": 1, **wrong})

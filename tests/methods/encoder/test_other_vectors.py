@@ -81,7 +81,7 @@ def colbert(checkpoint, tmp_path):
 @pytest.mark.parametrize("similarity", ["maxsim", "meanmaxsim"])
 @pytest.mark.parametrize("products", [1, 64_000_000])
 def test_labels_are_in_the_order_of_their_best_vectors(colbert, predicted, stories, monkeypatch, similarity, products):
-    monkeypatch.setattr("xmcbench.methods.embedder.multi_vector._PRODUCTS", products)
+    monkeypatch.setattr("xmcbench.methods.embedder.other._PRODUCTS", products)
     folder, model = colbert(similarity)
     found, method = predicted(Embedder(model=str(folder), batch=3), NEW, 8)
     queries, labels = model.encode_query([*NEW]), model.encode_document([*stories[1]])

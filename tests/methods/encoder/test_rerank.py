@@ -3,8 +3,7 @@ import pytest
 import torch
 
 from xmcbench import Artifacts, Texts, TopK, UsageError
-from xmcbench.methods.rerank import Rerank
-from xmcbench.methods.rerank.method import reorder
+from xmcbench.methods.rerank import Rerank, reorder
 from xmcbench.methods.tfidf import Tfidf
 
 NEW = Texts.from_lists(["the old apple", "", "red bridge and green island"], ["candle forest", "", "garden"])

@@ -10,9 +10,9 @@ import pytest
 from fake_server import share
 
 from xmcbench import MethodError, Texts, UsageError
-from xmcbench.methods.rerank import Rerank, server
+from xmcbench.methods.rerank import Rerank, judges
+from xmcbench.methods.rerank.judges import Server, read_score
 from xmcbench.methods.rerank.judgments import FILE, Judgments
-from xmcbench.methods.rerank.server import Server, read_score
 from xmcbench.records import Store
 
 NEW = Texts.from_lists(["the old apple", "red bridge and green island"], ["candle forest", "garden"])
@@ -22,7 +22,7 @@ NEW = Texts.from_lists(["the old apple", "red bridge and green island"], ["candl
 def waits(monkeypatch):
     """The waits between attempts, which do not happen."""
     waited = []
-    monkeypatch.setattr(server, "sleep", waited.append)
+    monkeypatch.setattr(judges, "sleep", waited.append)
     return waited
 
 

@@ -19,7 +19,7 @@ TORCHRUN = {
 def test_two_machines_end_where_one_ends_also_when_killed(side_by_side, tmp_path, checkpoint, imported):
     """One process and one folder on each: two trainings, the first of them killed, and taken up from one checkpoint.
 
-    Then they share the texts that are embedded and the queries that are searched.
+    Then they share the texts that are embedded.
     """
     weights = checkpoint(dropout=0.0)
     expected, notes = imported(SCRIPT).run(tmp_path / "one", weights)
@@ -34,7 +34,6 @@ def test_two_machines_end_where_one_ends_also_when_killed(side_by_side, tmp_path
     for rank in "01":
         with np.load(tmp_path / f"machine{rank}" / "end.npz") as found:
             assert (int(found["processes"]), found["resumed"].tolist()) == (2, [3, 0])
-            assert found["indices"].tolist() == expected["indices"].tolist()
             for name, array in expected.items():
                 np.testing.assert_allclose(found[name], array, atol=1e-4, err_msg=name)
         assert not list((tmp_path / f"machine{rank}").rglob("checkpoint.safetensors"))

@@ -13,7 +13,7 @@ from xmcbench.methods.dense.search import top_k_batches
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import TrainingPlan, train
-from xmcbench.methods.label_tree.ranker import TreeRanker
+from xmcbench.methods.label_tree.linear import TreeRanker
 from xmcbench.methods.label_tree.tree import Level, shortlist
 from xmcbench.methods.xr_transformer import XRTransformer
 from xmcbench.methods.xr_transformer.level import ClusterWeights, LevelTask, fit_svms, level_loss, with_clusters

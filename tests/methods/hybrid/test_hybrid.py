@@ -41,7 +41,7 @@ def artifacts(tmp_path):
 
 @pytest.mark.parametrize("batch", [2, 16_384])
 def test_it_is_the_fusion_of_its_parts(hybrid, fitted, corpus, monkeypatch, batch):
-    monkeypatch.setattr("xmcbench.methods.hybrid.method._BATCH", batch)
+    monkeypatch.setattr("xmcbench.methods.hybrid._BATCH", batch)
     raw_X, raw_Y, _, new = corpus
     assert len(new) > 2
     parts = [fitted(kind, raw_X, raw_Y).predict(new, 5) for kind in (Tfidf, BM25)]

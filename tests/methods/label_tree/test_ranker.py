@@ -6,9 +6,8 @@ from scipy.sparse import csr_matrix
 from scipy.sparse import random as random_matrix
 
 from xmcbench import TopK
-from xmcbench.methods.label_tree import linear, ranker
-from xmcbench.methods.label_tree.linear import linear_svms
-from xmcbench.methods.label_tree.ranker import TreeRanker
+from xmcbench.methods.label_tree import linear
+from xmcbench.methods.label_tree.linear import TreeRanker, linear_svms
 from xmcbench.methods.label_tree.tree import label_tree
 
 VALUES = {"cost": 1.0, "threshold": 0.05, "seed": 3}
@@ -76,7 +75,7 @@ def test_blocks_of_queries_do_not_matter(monkeypatch):
     X, pairs, queries = draw()
     made = TreeRanker.train(X, pairs, nr_splits=4, max_leaf_size=5, **VALUES)
     whole = made.search(queries, 8, 6)
-    monkeypatch.setattr(ranker, "_BLOCK", 1)
+    monkeypatch.setattr(linear, "_BLOCK", 1)
     parts = made.search(queries, 8, 6)
     np.testing.assert_array_equal(whole.indices, parts.indices)
     np.testing.assert_array_equal(whole.scores, parts.scores)

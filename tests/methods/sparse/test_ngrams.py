@@ -213,7 +213,7 @@ def test_keys_in_order_beside_their_places_or_without(keys, bits):
 
 @given(st.lists(st.lists(st.sampled_from(["aa", "bb", "cc"]), max_size=6), max_size=6))
 def test_a_bigram_is_counted_once_in_a_text(texts):
-    tokens = ngrams._tokens(pa.array([" ".join(words) for words in texts], pa.large_string()), "pecos")
+    tokens = ngrams._tokens(pa.array([" ".join(words) for words in texts], pa.large_string()), "pecos", None)
     found = ngrams._Bigrams.of(tokens)
     names = tokens.words.to_pylist()
     counted = {

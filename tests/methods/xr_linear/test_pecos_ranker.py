@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import random as random_matrix
 
-from xmcbench.methods.xr_linear.pecos_ranker import PecosRanker, _label_tree, _quiet
+from xmcbench.methods.xr_linear import PecosRanker, _label_tree, _quiet
 
 
 @pytest.mark.parametrize(("cost", "threshold"), [(1.0, 0.0), (0.05, 0.0), (1.0, 0.3)])

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, Texts, TopK, Unavailable, UsageError, installation, load_dataset
-from xmcbench.methods.label_tree.ranker import TreeRanker
+from xmcbench.methods.label_tree.linear import TreeRanker
 from xmcbench.methods.tfidf import Tfidf
 from xmcbench.methods.xr_linear import XRLinear
 
@@ -81,7 +81,7 @@ def test_parameters_reach_the_tree(fitted, corpus, monkeypatch):
 
 
 def pecos_ranker():
-    from xmcbench.methods.xr_linear.pecos_ranker import PecosRanker
+    from xmcbench.methods.xr_linear import PecosRanker
 
     return PecosRanker
 
@@ -197,7 +197,7 @@ def test_a_row_says_that_it_is_not_pecos():
 
 
 def test_without_pecos_there_is_a_command_or_the_preset(monkeypatch):
-    monkeypatch.setattr("xmcbench.methods.xr_linear.method.find_spec", lambda name: None)
+    monkeypatch.setattr("xmcbench.methods.xr_linear.find_spec", lambda name: None)
     with pytest.raises(Unavailable, match="needs libpecos") as raised:
         XRLinear().require()
     assert raised.value.hint == f"{installation('libpecos')}; --methods xr-linear:numba works without it"

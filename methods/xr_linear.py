@@ -1,24 +1,28 @@
-"""XR-Linear: a tree of linear classifiers over TF-IDF features."""
+"""XR-Linear: a tree of linear classifiers over TF-IDF features, by PECOS or without it."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 
-from xmcbench import Doc, Texts, TopK, Unavailable, installation
+from xmcbench import Doc, Texts, TopK, Unavailable, installation, usable_cores
 from xmcbench.methods.declarations import AboveZero, NonNegative, Positive, Several
 from xmcbench.methods.presets import CHOICES, PRESETS
 from xmcbench.methods.sparse.features import FeatureMethod
 from xmcbench.methods.sparse.search import PACKAGES, SparseIndex
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+    from pecos.xmc import ClusterChain
+    from pecos.xmc.xlinear.model import XLinearModel
+    from scipy.sparse import csc_matrix, csr_matrix
 
-    from xmcbench.methods.label_tree.ranker import TreeRanker
-    from xmcbench.methods.xr_linear.pecos_ranker import PecosRanker
+    from xmcbench.methods.label_tree.linear import TreeRanker
 
 
 class XRLinear(FeatureMethod):
@@ -45,35 +49,22 @@ class XRLinear(FeatureMethod):
     choices: ClassVar = CHOICES["xr-linear"]
 
     implementation: Annotated[
-        Literal["pecos", "numba"],
-        Doc(
-            "software that builds the tree and trains its classifiers: PECOS; numba: xmcbench's own kernels, which run "
-            "where PECOS cannot be installed",
-            added=True,
-        ),
+        Literal["pecos", "numba"], Doc("software of tree and classifiers: PECOS; numba: our own kernels", added=True)
     ] = "pecos"
     mixed: Annotated[bool, Doc("train on pseudo pairs too where there are known pairs")] = False
     pseudo_labels: Annotated[
         Positive,
-        Doc(
-            "pseudo pairs of each instance, in the zero-shot setting and where mixed; the paper gives no number for "
-            "XR-Linear, and takes 3 from TF-IDF for MACLR's self-training",
-            "MACLR, section 4.1",
-        ),
+        Doc("pseudo pairs of an instance, zero-shot and where mixed", "MACLR, section 4.1: 3, in self-training"),
     ] = 3
     nr_splits: Annotated[Several, Doc("children of a node of the tree", "PECOS")] = 16
     max_leaf_size: Annotated[Several, Doc("maximum size of a leaf", "PECOS")] = 100
     cost: Annotated[AboveZero, Doc("C of the SVM", "PECOS")] = 1.0
     threshold: Annotated[NonNegative, Doc("weights below this are dropped", "PECOS")] = 0.1
     beam_size: Annotated[
-        Positive,
-        Doc(
-            "nodes that a prediction follows on each level; more than PECOS's 10, so that the beam does not limit R@100"
-        ),
+        Positive, Doc("nodes that a prediction follows on each level; with PECOS's 10, the beam would limit R@100")
     ] = 50
 
     def describe(self) -> str:
-        """Return that PECOS is not used, where it is not."""
         return "" if self.implementation == "pecos" else "without PECOS"
 
     def require(self) -> None:
@@ -85,7 +76,6 @@ class XRLinear(FeatureMethod):
             )
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Train the tree."""
         self._features = self._shared_features(raw_X, raw_Y)
         X = None
         if pairs is None or self.mixed:
@@ -112,10 +102,8 @@ class XRLinear(FeatureMethod):
 
     def _ranker_class(self) -> type[TreeRanker] | type[PecosRanker]:
         if self.implementation == "pecos":
-            from xmcbench.methods.xr_linear.pecos_ranker import PecosRanker
-
             return PecosRanker
-        from xmcbench.methods.label_tree.ranker import TreeRanker
+        from xmcbench.methods.label_tree.linear import TreeRanker
 
         return TreeRanker
 
@@ -125,3 +113,84 @@ class XRLinear(FeatureMethod):
         place the implementation decides, the same way in every run."""
         for batch in self._features.batches(raw_X):
             yield self._ranker.search(batch, k, self.beam_size)
+
+
+class PecosRanker:
+    """Ranks the labels that have a training pair; the others have no classifier and are never predicted."""
+
+    def __init__(self, seen: np.ndarray, model: XLinearModel | None) -> None:
+        """seen: int [S], the labels that the columns of the model stand for, rising. model: None if there are none."""
+        self._seen, self._model = seen, model
+
+    @classmethod
+    def train(
+        cls,
+        X: csr_matrix | None,
+        pairs: csr_matrix,
+        *,
+        nr_splits: int,
+        max_leaf_size: int,
+        cost: float,
+        threshold: float,
+        seed: int,
+    ) -> PecosRanker:
+        """Do what ``TreeRanker.train`` does, by PECOS."""
+        seen = np.unique(pairs.indices)
+        if not len(seen):
+            return cls(seen, None)
+        by_label = pairs[:, seen].tocsc().astype(np.float32)
+        with TemporaryDirectory() as folder, _quiet():
+            from pecos.xmc.xlinear.model import XLinearModel
+
+            XLinearModel.train(
+                X,
+                by_label,
+                C=_label_tree(X, by_label, nr_splits, max_leaf_size, seed),
+                nr_splits=nr_splits,
+                solver_type="L2R_L2LOSS_SVC_DUAL",
+                negative_sampling_scheme="tfn",
+                Cp=cost,
+                Cn=cost,
+                threshold=threshold,
+                threads=usable_cores(),
+            ).save(folder)
+            # A model that only predicts multiplies a query with all children of a node at once. PECOS makes one from
+            # files only.
+            return cls(seen, XLinearModel.load(folder, is_predict_only=True))
+
+    @property
+    def labels(self) -> int:
+        """Number of labels with a classifier."""
+        return len(self._seen)
+
+    def search(self, X: csr_matrix, k: int, beam_size: int) -> TopK:
+        """Do what ``TreeRanker.search`` does. Between equal labels PECOS decides, the same way in every run."""
+        if self._model is None:
+            return TopK.joined([], k, X.shape[0])
+        with _quiet():
+            found = self._model.predict(X, beam_size=beam_size, only_topk=min(k, self.labels), threads=usable_cores())
+        return TopK.from_rows(found.indptr, self._seen[found.indices], found.data, k)
+
+
+def _label_tree(X: csr_matrix, pairs: csc_matrix, nr_splits: int, max_leaf_size: int, seed: int) -> ClusterChain:
+    """Return a tree over the mean features of the instances of each label (PIFA), by hierarchical 2-means."""
+    from pecos.xmc import Indexer, LabelEmbeddingFactory
+
+    threads = usable_cores()
+    return Indexer.gen(
+        LabelEmbeddingFactory.create(pairs, X, method="pifa", threads=threads),
+        indexer_type="hierarchicalkmeans",
+        nr_splits=nr_splits,
+        max_leaf_size=max_leaf_size,
+        seed=seed,
+        threads=threads,
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Suppress the warnings that PECOS causes: of a deprecated namespace of scipy, and of files left open."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*scipy.sparse.sputils", category=DeprecationWarning)
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield

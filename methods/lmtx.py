@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 from annotated_types import Ge, Unit
 
-from xmcbench import Doc, MethodError, Texts, TopK, UsageError, pairs_digest
+from xmcbench import Artifacts, Doc, MethodError, Texts, TopK, UsageError, pairs_digest
 from xmcbench.methods.declarations import AboveZero, Documents, Labels, Natural, Positive, Steps
 from xmcbench.methods.encoder import SENTENCE_TRANSFORMERS
 from xmcbench.methods.encoder.pretrained_encoder import PretrainedEncoder
 from xmcbench.methods.presets import CHOICES, PRESETS
-from xmcbench.methods.rerank.judges import estimate_tokens, judge_inputs, open_judge, require_judge
+from xmcbench.methods.rerank.judges import KEY, estimate_tokens, judge_inputs, open_judge, require_judge
 from xmcbench.methods.rerank.judgments import Judge, Pair, keep_scores
-from xmcbench.methods.rerank.server import KEY
 from xmcbench.methods.sparse.search import PACKAGES
 
 if TYPE_CHECKING:
@@ -65,10 +64,7 @@ class LMTX(PretrainedEncoder):
 
     judge: Annotated[
         str,
-        Doc(
-            "lexical: the cosine of TF-IDF; a cross-encoder or language model: a folder or a model id of the hub; with "
-            "a judge_url, its name there"
-        ),
+        Doc("lexical: cosine of TF-IDF; a cross-encoder or language model: a folder, an id of the hub or of a server"),
     ] = _LEXICAL
     judge_url: Annotated[str | None, Doc("a server, such as http://localhost:8000/v1; none: the judge runs here")] = (
         None
@@ -81,22 +77,15 @@ class LMTX(PretrainedEncoder):
         int | None,
         Ge(8),
         Unit("tokens"),
-        Doc(
-            "maximum length of a document and a label together, if the judge's own is not less, or of a document in "
-            "words on a server; none: the judge's own"
-        ),
+        Doc("maximum length of document and label together, or of a document in words on a server; none: its own"),
     ] = None
     judge_batch: Annotated[int, Ge(1), Unit("pairs"), Doc("number of pairs judged at a time, or requests at once")] = 32
     relevant: Annotated[
-        float,
-        Doc("lowest score of a relevant label: 0.5 for probabilities, 0 for a cross-encoder of logits"),
+        float, Doc("lowest score of a relevant label: 0.5 for probabilities, 0 for a cross-encoder of logits")
     ] = 0.5
     shortlist: Annotated[Labels, Doc("number of labels of a document that are judged", _CODE)] = 10
     own_title: Annotated[
-        bool,
-        Doc(
-            "judge a label that repeats the document's title; where documents are labels too, it is the document itself"
-        ),
+        bool, Doc("judge a label that repeats the document's title, which may be the document itself")
     ] = True
     rounds: Annotated[Positive, Doc("number of rounds, if none is worse than the one before", _CODE)] = 6
     fresh: Annotated[bool, Doc("train the checkpoint again in each round, not the encoder as it is", _CODE)] = True
@@ -120,11 +109,9 @@ class LMTX(PretrainedEncoder):
     sharpness: Annotated[AboveZero, Doc("divisor of the cosines in the weights of these labels", _CODE)] = 0.1
 
     def describe(self) -> str:
-        """The backbone, the training budget and the judge."""
         return f"{super().describe()}, judge {self.judge.rstrip('/').rpartition('/')[2]}"
 
     def inputs(self) -> Mapping[str, Path | str]:
-        """Return the backbone, the judge, and the file of judgments."""
         if self.judge == _LEXICAL:
             return super().inputs()
         return {**super().inputs(), **judge_inputs("judge", self.judge, self.judge_url, self.judgments)}
@@ -189,8 +176,6 @@ class LMTX(PretrainedEncoder):
         self.notes["judgments"] = {**named, **teacher.cost}
 
     def _open_judge(self, raw_X: Texts, raw_Y: Texts) -> Judge:
-        from xmcbench.methods.lmtx.lexical import LexicalJudge
-
         if self.judge == _LEXICAL:
             return LexicalJudge(self.artifacts, raw_X, raw_Y)
         options = self.judge_length, self.judge_batch, self.instruction
@@ -212,7 +197,7 @@ class LMTX(PretrainedEncoder):
     def _learn(
         self, tower: Tower, teacher: _Teacher, rows: np.ndarray, found: csr_matrix, plan: TrainingPlan
     ) -> dict[str, object]:
-        from xmcbench.methods.lmtx.judged_pairs import JudgedPairs
+        from xmcbench.methods.encoder.clustering import ClusteredPairs, PairLoss
 
         taught = np.flatnonzero(np.diff(found.indptr))
         texts = teacher.raw_X.take(rows[taught])
@@ -220,7 +205,8 @@ class LMTX(PretrainedEncoder):
         labels = tower.label_tokens(teacher.raw_Y, self.label_length)
         loss = self.margin, self.hardest, self.sharpness
         pairs = found[taught]
-        task = JudgedPairs(instances, labels, pairs, self.batch, loss, plan.seed)
+        pair_loss = PairLoss("triplet", self.margin, self.hardest, sharpness=self.sharpness)
+        task = ClusteredPairs(instances, labels, pairs, self.batch, None, pair_loss, plan.seed)
         digest = pairs_digest(pairs.indptr, pairs.indices)
         identity = {"kind": "judged pairs", "instances": texts.digest, "labels": teacher.raw_Y.digest, "pairs": digest}
         return tower.train(task, plan, {**identity, "loss": list(loss)}, self.batch)
@@ -278,3 +264,28 @@ class _Teacher:
         length = self._method.label_length
         titles = self._tower.label_tokens(texts, length, titles=True)
         return OwnTitles.of(titles, self._tower.label_tokens(self.raw_Y, length))
+
+
+class LexicalJudge:
+    """Scores a document and a label by the cosine of their words and bigrams, weighted by TF-IDF over a corpus."""
+
+    def __init__(self, artifacts: Artifacts, raw_X: Texts, raw_Y: Texts) -> None:
+        """Learn the weights of words from documents and labels, or take them from the store."""
+        from xmcbench.methods.sparse.features import TfidfFeatures
+
+        self._vectorizer = TfidfFeatures.shared(artifacts, raw_X, raw_Y, "sklearn", 2, 1.0).vectorizer
+        self.counts: dict[str, int] = {}
+        self.identity = f"cosine of TF-IDF, {raw_X.digest} {raw_Y.digest}"
+
+    def judge(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, float]]:
+        """Yield the position of a pair and its score, 0 to 1."""
+        documents, labels = (self._vectors(side) for side in zip(*pairs, strict=True))
+        cosines = np.asarray(documents.multiply(labels).sum(axis=1)).ravel()
+        yield from enumerate(cosines.astype(np.float32).tolist())
+
+    def _vectors(self, texts: Sequence[str]) -> csr_matrix:
+        import pyarrow as pa
+
+        places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        vectors = self._vectorizer.transform(pa.array([*places], pa.large_string()))
+        return vectors[[places[text] for text in texts]]

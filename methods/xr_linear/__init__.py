@@ -1,5 +1,0 @@
-"""XR-Linear."""
-
-from xmcbench.methods.xr_linear.method import XRLinear
-
-__all__ = ["XRLinear"]
