@@ -8,7 +8,8 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
+from xmcbench.errors import UsageError
 from xmcbench.output.layout import fill
 
 
@@ -44,7 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     info = verbs.add_parser("info", help="show a dataset's card and statistics")
     _add_place(info)
     _add_tokenizer(info)
-    info.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.add(info, "json")
 
     convert = verbs.add_parser("import", help="read a dataset in any layout of `ls layouts`, write it as XC raw")
     _add_place(convert)
@@ -57,7 +58,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     audit.add_argument("--no-near", action="store_true", help="exact repetitions only: much faster on large datasets")
     audit.add_argument("--html", type=Path, metavar="FILE", help="also write a page")
     audit.add_argument("--force", action="store_true", help="replace FILE")
-    audit.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.add(audit, "json")
 
     export = verbs.add_parser("export", help="write a dataset in another format")
     _add_place(export)
@@ -94,7 +95,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _add_place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME|PLACE", help="a name, or a folder, file or hf:OWNER/NAME")
-    flags.add_columns(parser)
+    flags.add(parser, "columns")
 
 
 def _add_tokenizer(parser: argparse.ArgumentParser) -> None:
@@ -148,7 +149,6 @@ def _fetch(arguments: argparse.Namespace) -> int:
     from xmcbench.data.catalog import find
     from xmcbench.data.fetching import fetch_data
     from xmcbench.display import find_screen
-    from xmcbench.errors import UsageError
 
     card = find(arguments.name).card
     if card is None or not card.build:
@@ -179,7 +179,6 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _info(arguments: argparse.Namespace) -> int:
-    from xmcbench.command import report
     from xmcbench.data import load_dataset, statistics
     from xmcbench.data.audit import audit
 
@@ -204,7 +203,6 @@ def _info(arguments: argparse.Namespace) -> int:
 
 
 def _audit(arguments: argparse.Namespace) -> int:
-    from xmcbench.command import report
     from xmcbench.data import load_dataset
     from xmcbench.data.audit import audit
     from xmcbench.output import document
@@ -233,7 +231,6 @@ def _audit(arguments: argparse.Namespace) -> int:
 
 
 def _import(arguments: argparse.Namespace) -> int:
-    from xmcbench.command import report
     from xmcbench.data.exchange import convert
 
     dataset = convert(request.reference(arguments.name, arguments.columns), arguments.out, arguments.force)
@@ -249,7 +246,6 @@ def _counts(counts: Iterable[tuple[str, int]]) -> str:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from xmcbench.command import report
     from xmcbench.data import export, load_dataset
 
     dataset = load_dataset(request.reference(arguments.name, arguments.columns))
@@ -261,7 +257,6 @@ def _export(arguments: argparse.Namespace) -> int:
 
 def _synth(arguments: argparse.Namespace) -> int:
     from xmcbench.data import imitate, synthesize
-    from xmcbench.errors import UsageError
 
     sizes = (arguments.instances, arguments.labels)
     if (arguments.like is None) == (None in sizes) or (arguments.like is not None and sizes != (None, None)):

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from xmcbench.command import flags, request
+from xmcbench.errors import UsageError
 from xmcbench.output.layout import fill
 from xmcbench.output.quantities import format_count
 
@@ -25,8 +26,7 @@ _ON = ("1", "ON", "YES", "TRUE")
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench doctor``."""
-    flags.add_plugin(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.add(parser, "plugin", "json")
     parser.add_argument("--deep", action="store_true", help="read every file of the cache and of --runs")
     parser.add_argument("--runs", type=Path, metavar="DIR", help="for --deep (default: ./runs, if it exists)")
 
@@ -35,7 +35,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the findings; 1 if something is broken, 0 if at most something optional is missing."""
     from xmcbench import environment
     from xmcbench.data import known_datasets
-    from xmcbench.errors import UsageError
     from xmcbench.records import Store
     from xmcbench.runner.rows import status
     from xmcbench.storage.cache import cache_root

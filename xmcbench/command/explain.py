@@ -19,13 +19,11 @@ With --threshold-from, a threshold on scores is chosen on the same row of anothe
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xmcbench.command import flags, request
-from xmcbench.output.layout import fill
+from xmcbench.command import flags, report, request
 
 if TYPE_CHECKING:
     from xmcbench.records.selection import Selected
@@ -55,8 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "print micro and macro F1 at it",
     )
     parser.add_argument("--force", action="store_true", help="replace FILE")
-    flags.add_plugin(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.add(parser, "plugin", "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -66,13 +63,12 @@ def run(arguments: argparse.Namespace) -> int:
     request.check_unused(arguments, "{} is for one row", "leave out the second one", k=5, csv=None, threshold_from=None)
     from xmcbench.analysis.explain import explain
     from xmcbench.analysis.explanation_page import write_page
-    from xmcbench.command import report
 
     if arguments.html:
         report.check_new(arguments.html, arguments.force)
     comparison = request.comparison(arguments)
     found = explain(comparison, arguments.metric, arguments.instances, request.place(arguments))
-    print(json.dumps(found.as_json(), indent=1) if arguments.json else fill(str(found)))
+    report.show(found, arguments.json)
     if arguments.html:
         write_page(found, arguments.html)
     return max(report.warn_left_out(store) for store in {comparison.first.store, comparison.second.store})
@@ -81,7 +77,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _by_label(arguments: argparse.Namespace) -> int:
     """Print the figures of one row by label."""
     from xmcbench.analysis.by_label import explain_by_label
-    from xmcbench.command import report
     from xmcbench.records import Store
     from xmcbench.records.selection import choose_row
 
@@ -95,7 +90,7 @@ def _by_label(arguments: argparse.Namespace) -> int:
     if arguments.csv:
         report.check_new(arguments.csv, arguments.force)
     found = explain_by_label(row, arguments.filter, arguments.k, request.place(arguments))
-    print(json.dumps(found.as_json(), indent=1) if arguments.json else fill(str(found)))
+    report.show(found, arguments.json)
     if arguments.csv:
         found.write_csv(arguments.csv)
     return report.warn_left_out(store)
@@ -104,7 +99,6 @@ def _by_label(arguments: argparse.Namespace) -> int:
 def _threshold(arguments: argparse.Namespace, row: Selected) -> int:
     """Print a threshold on scores, and the figures of a row at it."""
     from xmcbench.analysis.threshold import find_threshold
-    from xmcbench.command import report
     from xmcbench.records.selection import choose_row
 
     request.check_unused(arguments, "{} is for figures by label", "leave it out", k=5, csv=None)
@@ -112,5 +106,5 @@ def _threshold(arguments: argparse.Namespace, row: Selected) -> int:
     conditions = replace(request.conditions(arguments), dataset=other)
     chosen_on = choose_row(row.store, arguments.first, conditions)
     found = find_threshold(chosen_on, row, arguments.filter, (other, request.place(arguments)))
-    print(json.dumps(found.as_json(), indent=1) if arguments.json else fill(str(found)))
+    report.show(found, arguments.json)
     return report.warn_left_out(row.store)

@@ -24,9 +24,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
     what.add_argument("--overwrite", action="store_true", help="replace the model in --out")
     how = parser.add_argument_group("how it runs")
-    flags.add_runs(how)
+    flags.add(how, "runs")
     flags.add_limits(how, whose="the training")
-    flags.add_device(how)
+    flags.add(how, "device", "processes")
 
 
 def run(arguments: argparse.Namespace) -> int:

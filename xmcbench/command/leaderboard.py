@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
+from xmcbench.errors import StorageError, UsageError, XmcbenchError
 from xmcbench.output.escaping import terminal
 from xmcbench.output.quantities import format_count
 
@@ -67,7 +68,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also show datasets that have published rows only (default: with ./leaderboards)",
     )
-    flags.add_plugin(parser)
+    flags.add(parser, "plugin")
     parser.add_argument(
         "--check", action="store_true", help="change nothing; exit 1 if a file is out of date or a record is refused"
     )
@@ -82,16 +83,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|PLACE",
         help="a dataset that is not found by its name in the records; may be repeated",
     )
-    flags.add_columns(parser)
+    flags.add(parser, "columns")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write, compare, or add; 1 if --check finds a difference or ``add`` refuses a record."""
     if arguments.action == "add":
         return _add(arguments)
-    from xmcbench.command import report
     from xmcbench.data.catalog import known_datasets
-    from xmcbench.errors import UsageError
     from xmcbench.leaderboard.consistency import latest
     from xmcbench.leaderboard.examples import Examples
     from xmcbench.leaderboard.files import differences, files, write
@@ -178,7 +177,6 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
     """Run every cell again whose code has changed; returns how many still have no fresh result."""
     from xmcbench.display import execute_shown
     from xmcbench.environment import Compute
-    from xmcbench.errors import XmcbenchError
     from xmcbench.runner.plan import plan_again
     from xmcbench.runner.target import Target
 
@@ -209,7 +207,6 @@ def _with_current_figures(
     """
     from xmcbench.data.card import is_limited
     from xmcbench.data.catalog import known_datasets, load_dataset
-    from xmcbench.errors import StorageError
     from xmcbench.runner.scorer import Scorer
     from xmcbench.runner.scoring import can_rank_again, is_outdated, up_to_date
 
@@ -255,8 +252,6 @@ def _pack(store: Store, check: bool) -> list[str]:
 
 
 def _add(arguments: argparse.Namespace) -> int:
-    from xmcbench.command import report
-    from xmcbench.errors import UsageError
     from xmcbench.records import Store
     from xmcbench.runner.scorer import Scorer
     from xmcbench.submissions import admission

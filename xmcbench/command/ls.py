@@ -11,12 +11,11 @@ import argparse
 import json
 import textwrap
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xmcbench.command import flags, request
-from xmcbench.errors import UsageError
-from xmcbench.output.layout import fill
+from xmcbench.command import flags, report, request
+from xmcbench.errors import StorageError, UsageError
+from xmcbench.output.layout import fill, format_table, terminal_width
 
 if TYPE_CHECKING:
     from xmcbench.parameters import Parameter
@@ -35,10 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     listings = ("methods", "datasets", "layouts", "results")
     parser.add_argument("what", choices=listings, metavar="LISTING", help="methods, datasets, layouts or results")
     parser.add_argument("name", nargs="?", metavar="NAME", help="a method, to show its parameters and presets")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
-    flags.add_metrics(parser)
-    flags.add_plugin(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.add(parser, "runs", "metrics", "plugin", "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -77,7 +73,6 @@ def _print(listing: list[dict[str, Any]], metrics: list[str]) -> None:
 
 
 def _table(entries: list[dict[str, Any]], metrics: list[str]) -> str:
-    from xmcbench.output.layout import format_table
 
     aside = (*_ASIDE, *_HEADINGS) if "dataset" in entries[0] else _ASIDE
     columns = [name for name in entries[0] if name not in aside]
@@ -88,7 +83,6 @@ def _table(entries: list[dict[str, Any]], metrics: list[str]) -> str:
 
 def _paragraph(text: str, first: str, others: str) -> str:
     """Return a text in lines of the terminal, 100 characters at most, each with its indent."""
-    from xmcbench.output.layout import terminal_width
 
     width = min(100, terminal_width() or 100)
     return textwrap.fill(
@@ -139,7 +133,6 @@ def _methods(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
 
 
 def _method(arguments: argparse.Namespace) -> int:
-    from xmcbench.output.layout import format_table
 
     if arguments.what != "methods":
         raise UsageError(f"{arguments.what} takes no name: {arguments.name!r}", "xmcbench ls methods NAME")
@@ -238,7 +231,6 @@ def _layouts(_: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
 def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     """The entries, and 1 if a record could not be read."""
     from xmcbench import environment
-    from xmcbench.command import report
     from xmcbench.metrics import additional
     from xmcbench.records import Store
 
@@ -282,7 +274,6 @@ def _of_ranks(
     record: Record, store: Store, names: list[str], truths: dict[str, Truth]
 ) -> tuple[Mapping[str, float | None], str]:
     """Compute metrics from the ranks of a record; or return why they cannot be."""
-    from xmcbench.errors import StorageError
     from xmcbench.runner.scoring import compute_metrics
 
     try:

@@ -14,13 +14,14 @@ import argparse
 import json
 from pathlib import Path
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
 from xmcbench.command.terminal import print_results
+from xmcbench.errors import UnknownName
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench rank``."""
-    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    flags.add(parser, "runs")
     parser.add_argument(
         "--dataset",
         metavar="NAME[,NAME..]",
@@ -30,14 +31,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     flags.add_metric(parser)
     parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw the ranks with the critical difference")
     parser.add_argument("--force", action="store_true", help="replace FILE")
-    flags.add_plugin(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.add(parser, "plugin", "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Rank and print."""
-    from xmcbench.command import report
-    from xmcbench.errors import UnknownName
     from xmcbench.leaderboard import markup, overall
     from xmcbench.leaderboard.consistency import latest
     from xmcbench.metrics import METRICS

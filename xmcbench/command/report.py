@@ -13,12 +13,11 @@ from xmcbench.errors import UsageError
 from xmcbench.output.escaping import terminal
 from xmcbench.output.layout import fill, format_table
 from xmcbench.output.quantities import duration, format_count
-from xmcbench.records import Record, Staleness, Store, as_json
-from xmcbench.records.staleness import HINT
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
     from xmcbench.experiment import Experiment, Run, Shown
+    from xmcbench.records import Record, Staleness, Store
     from xmcbench.results import Results
     from xmcbench.runner.estimate import Estimate
     from xmcbench.runner.plan import Plan, PlannedCell
@@ -66,6 +65,7 @@ def pretrain(experiment: Run, as_json: bool = False) -> int:
 
 def dry_run(experiment: Experiment[Shown], as_json: bool = False) -> int:
     """Print the plan of an experiment."""
+    from xmcbench.records import Store
     from xmcbench.runner.estimate import Estimate
 
     planned, jobs = experiment.plan, experiment.jobs
@@ -111,6 +111,8 @@ def note_earlier(earlier: Mapping[str, int]) -> None:
 
 def note_unknown(records: Iterable[Record], staleness: Staleness) -> None:
     """Print one line for methods that are not here: it is unknown whether their results are stale."""
+    from xmcbench.records.staleness import HINT
+
     if unknown := sorted({name for record in records if record.ok for name in staleness.find_missing_methods(record)}):
         print(
             f"xmcbench: note: whether results of {', '.join(map(terminal, unknown))} are stale is not known ({HINT})",
@@ -147,6 +149,8 @@ def results_json(results: Results) -> dict[str, Any]:
 
 def records_json(records: Sequence[Record], staleness: Staleness) -> list[dict[str, Any]]:
     """Return records as JSON values, with the reason why a record is stale, or null."""
+    from xmcbench.records import as_json
+
     return [{**as_json(record), "problem": staleness.problem(record) or None} for record in records]
 
 
@@ -154,6 +158,11 @@ def list_skipped(skipped: Sequence[Skipped]) -> list[dict[str, Any]]:
     """Return the methods that were left out as JSON values."""
     names = ("method", "reason", "hint", "where")
     return [{name: getattr(method, name) for name in names} for method in skipped]
+
+
+def show(found: Any, as_json: bool) -> None:
+    """Print an answer as text, or as one JSON document."""
+    print(json.dumps(found.as_json(), indent=1) if as_json else fill(str(found)))
 
 
 def print_json(document: Mapping[str, Any]) -> None:

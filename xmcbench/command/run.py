@@ -11,7 +11,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
 from xmcbench.command.terminal import print_results
 from xmcbench.errors import DataError, UsageError
 
@@ -34,12 +34,18 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="use N training and N test instances at most, drawn; such results are named NAME+limitN, and on no board",
     )
     flags.add_setting(what, required=True, help="zero-shot, few-shot or all pairs")
-    flags.add_method_names(what, "names, each with :PRESET if needed, or all that can run (default: all)")
+    what.add_argument(
+        "--methods",
+        type=flags.texts,
+        default=["all"],
+        metavar="A,B|all",
+        help="names, each with :PRESET if needed, or all that can run (default: all)",
+    )
     flags.add_methods(what)
-    flags.add_config(what)
+    flags.add(what, "config")
     how = parser.add_argument_group("how it runs")
     flags.add_execution(how)
-    flags.add_dry_run(how)
+    flags.add(how, "dry-run")
     how.add_argument(
         "--shard",
         metavar="I/N",
@@ -47,7 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     how.add_argument("--only", choices=("pretrain",), help="run only the shared pre-training")
     shown = parser.add_argument_group("what is shown")
-    flags.add_shown(shown)
+    flags.add(shown, "filter", "json")
     shown.add_argument(
         "--metrics",
         type=flags.texts,
@@ -63,7 +69,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Plan and execute; 1 if a cell failed or no cell has a result."""
     from xmcbench.arguments import make_grids
     from xmcbench.choice import check_choosable, choices
-    from xmcbench.command import report
     from xmcbench.experiment import plan_run
     from xmcbench.runner.schedule import Shard
 

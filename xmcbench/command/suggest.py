@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
 from xmcbench.errors import DataError, UsageError
 from xmcbench.output.escaping import tsv
 from xmcbench.output.quantities import format_count
@@ -53,7 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="file to write: uid, rank, score, label uid, label (default with --model: a table is printed)",
     )
     what.add_argument("--overwrite", action="store_true", help="replace --out if it exists")
-    flags.add_filter(what)
+    flags.add(what, "filter")
     flags.add_setting(
         what, several=False, default=None, help="default: full if there are training pairs that the method uses"
     )
@@ -81,7 +81,6 @@ def run(arguments: argparse.Namespace) -> int:
     request.check_unused(arguments, said, "xmcbench fit METHOD --out FOLDER writes a model", serve=None, host=None)
     if arguments.out is None:
         raise UsageError("--out is required with --method", "for example --out suggested.tsv")
-    from xmcbench.command import report
     from xmcbench.suggestions import suggest
 
     def execute(planned: Run) -> Results:
@@ -123,7 +122,6 @@ def _open_model(arguments: argparse.Namespace) -> int:
         raise UsageError("--serve takes its documents from requests, and answers with scores", hint)
     if not is_serving and arguments.documents is None:
         raise UsageError("--model needs --documents or --serve", "for example --documents new.txt")
-    from xmcbench.command import report
     from xmcbench.models import Model
 
     if arguments.out is not None:
