@@ -95,7 +95,6 @@ class Comparison:
         return str(self)
 
     def _repr_html_(self) -> str:
-        """The same in a notebook."""
         heads, lines = self._table()
         before, after = (map(document.paragraph, parts) for parts in (self._before()[:-1], self._after()))
         return "".join([*before, document.table(self._before()[-1], heads, lines), *after])
@@ -108,7 +107,6 @@ class Comparison:
         return ["\n".join(describe_row(*row) for row in rows), head]
 
     def _after(self) -> list[str]:
-        """Return the verdict, and what else differs."""
         lines = [f"  {place}: {_format(one)} | {_format(other)}" for place, (one, other) in self.apart.items()]
         verdict = f"not tested: the rows differ in their {self.unpaired}" if self.unpaired else self._verdict()
         return [verdict, "\n".join(["What differs:", *lines] if lines else ["Nothing else differs between the rows."])]

@@ -26,8 +26,7 @@ from xmcbench.plugins.description import DEFAULT_PRESET
 from xmcbench.plugins.loading import import_file, line_of, load
 from xmcbench.plugins.registry import Registry
 from xmcbench.processes.process_tree import ending_forks
-from xmcbench.processes.secrets import without_secrets
-from xmcbench.processes.supervisor import supervise
+from xmcbench.processes.supervisor import supervise, without_secrets
 from xmcbench.records import Store
 from xmcbench.runner import isolation
 from xmcbench.runner.execution import execute
@@ -303,7 +302,6 @@ def _chance(hits: int, rows: int, share: float) -> float:
 
 
 def _hide(asked: str) -> None:
-    """Hide the files that a cell must not read from this process."""
     request = msgspec.json.decode(Path(asked).read_bytes(), type=CheckRequest)
     plugin = [Path(request.plugin)] if request.plugin else []
     isolation.hide(map(Path, request.hidden), [*plugin, *isolation.find_needed_paths()])

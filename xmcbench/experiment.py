@@ -119,7 +119,6 @@ class Experiment(ABC, Generic[Shown]):
         return replace(self, plan=shard.of(self.plan))
 
     def _make(self, kind: Callable[..., Shown], records: Sequence[Record], **more: object) -> Shown:
-        """Return results of some kind, with the facts that all kinds have."""
         plan = self.plan
         skipped = tuple(plan.skipped)
         return kind(tuple(records), self.filter, self.options.runs, plan.staleness, skipped, plan.named, **more)

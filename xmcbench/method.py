@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from xmcbench import parameters
 from xmcbench.environment import Compute
 from xmcbench.storage.artifacts import Artifacts
+from xmcbench.storage.fingerprint import fingerprint, fingerprint_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -256,3 +257,27 @@ def _join_batches(cls: type[Method]) -> Callable[..., TopK]:
         return TopK.joined(cls.predict_batches(self, raw_X, k), k, len(raw_X))
 
     return predict
+
+
+def contents(method: Method) -> dict[str, str]:
+    """Return parameter -> identity of its content, for the parameters that name a file, a folder, or a model.
+
+    The identity is ``sha256:<hex>``, or a model of a hub with its revision. A path without a file keeps its name: the
+    method reports it. Raises DataError for a file that cannot be read, and what ``inputs`` raises.
+    """
+    found = {name: _identity(value) for name, value in method.inputs().items()}
+    return {name: identity for name, identity in found.items() if identity}
+
+
+def identity_values(method: Method) -> dict[str, Any]:
+    """Return all parameters of a method, with the content of what they name. Raises what ``contents`` raises."""
+    return {**method.parameters(), **contents(method)}
+
+
+def _identity(value: Path | str) -> str:
+    if isinstance(value, str):
+        return value
+    path = value.expanduser()
+    if path.is_dir():
+        return f"sha256:{fingerprint_folder(path)}"
+    return f"sha256:{fingerprint(path)}" if path.exists() else ""

@@ -188,7 +188,6 @@ def check_out(out: Path, overwrite: bool) -> None:
 
 
 def _write(planned: PlannedCell, folder: Path) -> None:
-    """Write facts, labels and card of a trained method."""
     cell, dataset = planned.cell, planned.dataset
     facts = Facts(
         method=cell.method,

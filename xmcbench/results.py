@@ -73,7 +73,6 @@ class Results:
         return _place_of(record)
 
     def _restrict(self, records: Sequence[Record]) -> Self:
-        """Return the results of records that are shown together."""
         return replace(self, records=tuple(records), filter=self._filter(records[0]))
 
     def _filter(self, record: Record) -> str:
@@ -117,7 +116,6 @@ class Results:
         return found
 
     def _place(self, record: Record) -> list[str]:
-        """Return the dataset and the setting of a record, or one of them, if there are several."""
         datasets = len({record.cell.dataset for record in self.records}) > 1
         settings = len({record.cell.setting for record in self.records}) > 1
         return [record.cell.dataset] * datasets + [record.cell.setting.slug] * settings
@@ -150,7 +148,6 @@ class Results:
         ]
 
     def _repr_html_(self) -> str:
-        """The tables in a notebook, then failed and stale cells."""
         from xmcbench.output import document
 
         shown = []
@@ -160,7 +157,6 @@ class Results:
         return "".join([*shown, *self._figures(), *map(document.paragraph, self.problems())])
 
     def _figures(self) -> list[str]:
-        """Return the figures of a notebook as SVG elements."""
         return []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from xmcbench.processes import forkserver
 from xmcbench.runner.executors import servers
-from xmcbench.runner.executors.servers import Servers, modules_to_import, modules_to_preload
+from xmcbench.runner.executors.process import Servers, modules_to_import, modules_to_preload
 
 
 class Server:

@@ -83,7 +83,6 @@ def _format(fact: object) -> str:
 
 
 def _find_damage(cache: Path, runs: Path) -> list[str]:
-    """Return one line for each checksum mismatch."""
     from xmcbench.records import Store
     from xmcbench.records.examination import find_damage
     from xmcbench.storage.artifact_stores import examine, list_stores
@@ -100,7 +99,6 @@ def _nearest(folder: Path) -> Path:
 
 
 def _free_gib(folder: Path) -> float | None:
-    """Return the free space; None where the folder cannot be reached."""
     try:
         return round(shutil.disk_usage(_nearest(folder.absolute())).free / 2**30, 1)
     except OSError:

@@ -75,7 +75,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _by_label(arguments: argparse.Namespace) -> int:
-    """Print the figures of one row by label."""
     from xmcbench.analysis.by_label import explain_by_label
     from xmcbench.records import Store
     from xmcbench.records.selection import choose_row
@@ -97,7 +96,6 @@ def _by_label(arguments: argparse.Namespace) -> int:
 
 
 def _threshold(arguments: argparse.Namespace, row: Selected) -> int:
-    """Print a threshold on scores, and the figures of a row at it."""
     from xmcbench.analysis.threshold import find_threshold
     from xmcbench.records.selection import choose_row
 

@@ -163,7 +163,6 @@ def _find_packed(store: Store, out: Path) -> str:
 
 
 def _report(outdated: list[str], files: int) -> int:
-    """Print which files are out of date; 1 if there are any."""
     for line in outdated:
         print(f"xmcbench: {line}", file=sys.stderr)
     if outdated:

@@ -19,7 +19,6 @@ from xmcbench.output.layout import fill, format_table, terminal_width
 
 if TYPE_CHECKING:
     from xmcbench.parameters import Parameter
-    from xmcbench.records import Record, Store, Truth
 
 #: Fields too wide for a column; printed below the table.
 _ASIDE = ("parameters", "origin", "reason", "hint", "other_packages")
@@ -229,22 +228,27 @@ def _layouts(_: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
 
 
 def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
-    """The entries, and 1 if a record could not be read."""
     from xmcbench import environment
     from xmcbench.metrics import additional
     from xmcbench.records import Store
+    from xmcbench.runner.scoring import StoredScores
 
     names = arguments.metrics or _METRICS
     additional.check_names(names)
-    figures = _of_ranks if arguments.metrics else _of_record
-    truths: dict[str, Truth] = {}
     store, listing = Store(arguments.runs), []
     store.check_exists()
+    stored = StoredScores(store)
     staleness, here = request.registry(arguments.plugin).staleness(arguments.runs), environment.packages()
     records = store.records()
     report.note_unknown(records, staleness)
     for record in records:
-        values, problem = figures(record, store, names, truths) if record.ok else ({}, "")
+        problem = ""
+        values: Mapping[str, float | None] = record.metrics[record.protocol.filter].values if record.ok else {}
+        if record.ok and arguments.metrics:
+            try:
+                values = stored.compute(record, names)
+            except StorageError as error:
+                values, problem = {}, str(error)
         other = {
             name: version for name, version in record.environment.packages.items() if here.get(name, version) != version
         }
@@ -264,22 +268,6 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
             }
         )
     return listing, report.warn_left_out(store)
-
-
-def _of_record(record: Record, *_: object) -> tuple[dict[str, float], str]:
-    return record.metrics[record.protocol.filter].values, ""
-
-
-def _of_ranks(
-    record: Record, store: Store, names: list[str], truths: dict[str, Truth]
-) -> tuple[Mapping[str, float | None], str]:
-    """Compute metrics from the ranks of a record; or return why they cannot be."""
-    from xmcbench.runner.scoring import compute_metrics
-
-    try:
-        return compute_metrics(record, store, names, truths), ""
-    except StorageError as error:
-        return {}, str(error)
 
 
 _LISTINGS = {"methods": _methods, "datasets": _datasets, "layouts": _layouts, "results": _results}

@@ -170,7 +170,6 @@ def parser() -> Parser:
 
 
 def _add_common(to: Parser, **options: Any) -> None:
-    """Add the flags that every command takes."""
     to.add_argument("--debug", action="store_true", help="show the traceback of errors", **options)
     to.add_argument(
         "--wide", action="store_true", help="do not limit tables in a pipe or a file to 120 columns", **options

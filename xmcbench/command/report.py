@@ -121,7 +121,6 @@ def note_unknown(records: Iterable[Record], staleness: Staleness) -> None:
 
 
 def _warn_damaged(planned: Plan) -> None:
-    """Print one line for every cell whose record is damaged, so that it runs again."""
     for damage in (cell.damage for cell in planned.cells if cell.damage):
         print(f"xmcbench: {damage}; the cell runs again", file=sys.stderr)
 

@@ -160,7 +160,6 @@ def reference(place: str, columns: str | None) -> str:
 
 
 def _hold_out(reference: str, share: str | None) -> str:
-    """Return a name or place with --dev."""
     from xmcbench.data.catalog import DEV
     from xmcbench.data.sources.finding import reference_to
 

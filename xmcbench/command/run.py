@@ -114,7 +114,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_metrics(names: Sequence[str]) -> None:
-    """Raise UnknownName or UsageError for a metric that records do not have."""
     from xmcbench.metrics import METRICS, additional
 
     additional.check_names(names)

@@ -102,14 +102,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write(found: Suggestions, out: Path) -> None:
-    """Write the file, and print a line about it."""
     found.write(out)
     empty = f"; {found.empty:,} of them without a suggestion" if found.empty else ""
     print(f"{out}: {found.name}, {found.setting}, {format_count(len(found.documents), 'document')}{empty}")
 
 
 def _open_model(arguments: argparse.Namespace) -> int:
-    """Suggest labels by a model, or serve it."""
     no_text = dict.fromkeys(("dataset", "columns", "dev", "setting", "ratio", "by", "preset", "filter", "jobs"))
     others = {"set": [], "seed": [0], "runs": Path("runs"), "on": "local", "cells_per_gpu": 1, "force": False}
     unused = {**no_text, **others, "refresh": False, **flags.LIMITS, "processes": flags.DEVICE["processes"]}
@@ -142,7 +140,6 @@ def _open_model(arguments: argparse.Namespace) -> int:
 
 
 def _serve(model: Model, host: str, port: int) -> int:
-    """Answer requests until the process is interrupted."""
     from xmcbench.serving import Server
 
     with Server(model, host, port) as server:

@@ -75,14 +75,14 @@ class Entry:
 
     def describe(self, values: Values) -> str:
         """Return the part of a row's name about these parameters. Raises PluginError where the method fails."""
-        return self._ask("describe", values) if self.usable().describes else ""
+        return self._ask("describe", values) if "describe" in self.usable().defines else ""
 
     def require(self, values: Values, files: Sequence[Path] = ()) -> None:
         """Raise Unavailable where these parameters need something that is not here, PluginError where the method fails.
 
         files: the plug-in files of methods that it uses.
         """
-        if self.usable().requires:
+        if "require" in self.usable().defines:
             self._ask("require", values, files)
 
     def uses(self, values: Mapping[str, object]) -> tuple[str, ...]:
@@ -90,14 +90,14 @@ class Entry:
 
         Packages may be missing: which code made a record is the same on every machine.
         """
-        return tuple(self._ask("uses", values).splitlines()) if self.declared.uses else ()
+        return tuple(self._ask("uses", values).splitlines()) if "uses" in self.declared.defines else ()
 
     def contents(self, values: Mapping[str, object]) -> dict[str, str]:
         """Return parameter -> identity of its content, for the parameters that name a file, a folder, or a model.
 
         Raises what the method raises.
         """
-        if not self.declared.inputs and not parameters.select_files(self.declared.parameters, values):
+        if "inputs" not in self.declared.defines and not parameters.select_files(self.declared.parameters, values):
             return {}
         return msgspec.json.decode(self._ask("inputs", values), type=dict[str, str])
 
@@ -110,14 +110,12 @@ class Entry:
         self, values: Mapping[str, object], sizes: Mapping[str, tuple[int, float]], files: Sequence[Path] = ()
     ) -> tuple[int, int]:
         """Return how many questions a run asks of a language model, and their tokens. Raises what the method raises."""
-        calls, tokens = self._ask("estimate", values, files, sizes).split()
+        calls, tokens = self._ask("estimate_calls", values, files, sizes).split()
         return int(calls), int(tokens)
 
     def ask_ahead(self, about: About, rows: Sequence[Values]) -> None:
         """Ask one question about several rows at once: starting a process for a plug-in takes half a second."""
-        method = self.usable()
-        overridden = {"describe": method.describes, "require": method.requires, "uses": method.uses}
-        if self.method is None and self.inspect is not None and overridden.get(about, method.inputs):
+        if self.method is None and self.inspect is not None and about in self.usable().defines:
             self.inspect().ask([Question(self.name, about, dict(values)) for values in rows])
 
     def _ask(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,3 +204,12 @@ def _share(process: psutil.Process) -> int:
         return int(process.memory_full_info().pss)
     except (AttributeError, psutil.AccessDenied):
         return int(process.memory_info().rss)
+
+
+_SECRET = re.compile(r"(.*_)?(TOKEN|KEY|SECRET|PASSWORD)", re.IGNORECASE)
+
+
+def without_secrets(named: Iterable[str] = ()) -> dict[str, str]:
+    """Return the variables of this process without secrets, told by their names, except the named ones."""
+    kept = {*named}
+    return {name: value for name, value in os.environ.items() if name in kept or not _SECRET.fullmatch(name)}

@@ -68,7 +68,6 @@ def audit(record: Record, store: Store, dataset: Dataset, source: str, registry:
 
 
 def _check_method(record: Record, registry: Registry) -> None:
-    """Check the names and facts of a method that is known here."""
     name, said = record.cell.method, record.method
     known = {entry.name: entry for entry in registry}
     if name not in known:

@@ -81,7 +81,7 @@ def estimate_calls(cells: Iterable[PlannedCell]) -> dict[str, tuple[int, int]]:
     counted: set[str] = set()
     for planned in cells:
         row, key = planned.row, pretraining_key(planned)
-        if not row.method.estimates or key in counted:
+        if "estimate_calls" not in row.method.defines or key in counted:
             continue
         files = [file for file in planned.plugins if file != row.entry.plugin]
         # With these parameters the method may ask nothing, and reading all texts takes a while.
@@ -122,7 +122,7 @@ def pretraining_key(planned: PlannedCell) -> str:
     It is the key of the artifact without the source, which is the same for all cells of a plan.
     """
     cell, dataset = planned.cell, planned.dataset
-    if not planned.row.method.pretrains:
+    if "pretrain" not in planned.row.method.defines:
         return ""
     texts = [dataset.train_corpus.texts_sha256, dataset.label_corpus.texts_sha256]
     return sha256_json([*texts, cell.method, cell.parameters, cell.seed])

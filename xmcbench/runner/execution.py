@@ -161,7 +161,6 @@ class _Run:
         return Underway(cell.planned, cell.position, time.perf_counter() - cell.begin, report)
 
     def _start(self, executor: Executor, jobs: int, needs: dict[str, Needs], progress: Progress) -> None:
-        """Start every cell that can start now."""
         failed = 0
         for position, planned in list(self._waiting.items()):
             if len(self._cells) >= jobs or failed == MOST_FAILED:
@@ -241,7 +240,6 @@ class _Run:
                 cell.neighbors = max(cell.neighbors, hosts[host] - 1)
 
     def _end(self, cell: _Cell, ended: Ended, progress: Progress) -> None:
-        """Take a cell whose process has ended."""
         cell.ended = ended
         cell.leading.close()
         status, reason = status_of(ended.outcome, ended.ending, self._target.limits.time_s)

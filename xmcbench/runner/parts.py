@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench import parameters
-from xmcbench.contents import identity_values
 from xmcbench.errors import MethodError, UnknownName, UsageError
-from xmcbench.method import Method
+from xmcbench.method import Method, identity_values
 from xmcbench.plugins.description import DEFAULT_PRESET
 from xmcbench.plugins.loading import load
 from xmcbench.runner.job import training_name

@@ -221,7 +221,6 @@ def _plan_row(
     store: Store,
     again: Set[str],
 ) -> list[PlannedCell]:
-    """Plan the cells of a row, one for each seed."""
     name = row.entry.name
     methods = [entry.usable() for entry in resolved.entries]
     trained = [(entry.name, entry.identity(values)) for entry, values in resolved.through]

@@ -150,7 +150,7 @@ def _methods(request: Request, registry: Registry) -> list[tuple[str, str | None
 
 def _parts_first(registry: Registry) -> list[Entry]:
     """Return all methods; methods with parts come last, and reuse the rankings of their parts."""
-    return sorted(registry, key=lambda entry: entry.description is not None and entry.description.uses)
+    return sorted(registry, key=lambda entry: entry.description is not None and "uses" in entry.description.defines)
 
 
 def _presets(entry: Entry) -> Mapping[str, Mapping[str, object]]:

@@ -12,7 +12,7 @@ from xmcbench.environment import Compute
 from xmcbench.errors import UsageError
 from xmcbench.records import Store
 from xmcbench.runner.executors.local import Local
-from xmcbench.runner.executors.servers import GPUS
+from xmcbench.runner.executors.process import GPUS
 from xmcbench.runner.schedule import Jobs, capacity, jobs_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import msgspec
 from xmcbench.metrics import DEPTH
 from xmcbench.runner import isolation
 from xmcbench.runner.executors.base import Needs, Task
-from xmcbench.runner.executors.servers import modules_to_import
+from xmcbench.runner.executors.process import modules_to_import
 from xmcbench.runner.job import Job, TextFile
 from xmcbench.storage.atomic import make_folder
 

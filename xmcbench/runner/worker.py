@@ -19,17 +19,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from xmcbench import progress
-from xmcbench.contents import contents
 from xmcbench.data.sealing import seal
 from xmcbench.environment import distribution_versions
 from xmcbench.errors import DataError, Unavailable, XmcbenchError, summarize
 from xmcbench.label_texts import LabelTexts
-from xmcbench.method import Method
+from xmcbench.method import Method, contents
 from xmcbench.plugins.loading import import_file, load
 from xmcbench.processes.process_tree import ending_forks
 from xmcbench.runner import isolation, prediction
-from xmcbench.runner.artifact_requests import request_artifact
-from xmcbench.runner.job import Job, Outcome, TextFile, training_name
+from xmcbench.runner.job import Job, Outcome, TextFile, request_artifact, training_name
 from xmcbench.runner.parts import identity, keep_ranking, ranking_key, source
 from xmcbench.runner.prediction import Phases, json_notes, predict
 from xmcbench.storage.artifacts import Artifacts

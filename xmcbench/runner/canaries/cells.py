@@ -137,7 +137,6 @@ def _file() -> dict[str, Any]:
 
 @cache
 def _models() -> TemporaryDirectory[str]:
-    """Make the folder of the models of this process."""
     return TemporaryDirectory(prefix="xmcbench-canaries-")
 
 

@@ -65,10 +65,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Ended:
-    """A task that ended.
-
-    outcome: None if its process did not write one. machine: None for this machine.
-    """
+    """A task that ended. outcome: None if its process did not write one. machine: None for this machine."""
 
     task: Task
     outcome: Outcome | None
