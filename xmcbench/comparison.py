@@ -237,7 +237,7 @@ def _differences(
 
 
 def describe_row(letter: str, row: Selected, problems: Sequence[str]) -> str:
-    """Return a row in one line, and a line for each of its problems."""
+    """Return a row in one line, and a line per problem."""
     record = row.records[0]
     where = f"{record.cell.dataset}, {record.cell.setting.title}"
     line = f"{letter}: {record.name}, {where}, seed {', '.join(map(str, row.seeds))}"

@@ -154,7 +154,7 @@ class Method:
         """Facts about the run for the record, as JSON values (the data used, how many rows were left out, ...).
 
         A note that is a mapping with ``losses`` (a list of names) and ``curve`` (a list of points: a step, counted
-        from 1, and for each loss its mean since the point before) is a training: the leaderboard draws its losses,
+        from 1, and the mean of every loss since the point before) is a training: the leaderboard draws its losses,
         under the name of the note.
         """
         return self._notes

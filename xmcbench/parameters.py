@@ -165,7 +165,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def find_undeclared(cls: type, base: type) -> list[str]:
-    """Return a sentence for each attribute that looks like a hyperparameter or a part of the contract and is neither.
+    """Return a sentence per attribute that looks like a hyperparameter or a part of the contract and is neither.
 
     base: the class whose attributes are the contract.
     """

@@ -94,7 +94,7 @@ class Results:
         return data_frame(flat(record, self._filter(record), self.staleness) for record in self.records)
 
     def problems(self) -> list[str]:
-        """Return one line for each cell without figures, with its predictions or the last line of its log; and for each
+        """Return one line per cell without figures, with its predictions or the last line of its log; and per
         row that is stale, or without predictions for many instances."""
         found = []
         for record in (record for record in self.records if not record.ok):
@@ -121,7 +121,7 @@ class Results:
         return [record.cell.dataset] * datasets + [record.cell.setting.slug] * settings
 
     def __str__(self) -> str:
-        """For each of the ``parts``, its tables as text; then failed and stale cells."""
+        """The tables of all ``parts`` as text; then failed and stale cells."""
         parts = self.parts()
         shown = [f"{part.title}\n\n{part.tables()}" if len(parts) > 1 else part.tables() for part in parts]
         return "\n\n".join(filter(None, [*shown, *self.problems()]))

@@ -1,6 +1,6 @@
 """Runs and qrels in the formats of trec_eval: the true pairs and the predictions as other programs read them.
 
-A run has a line ``query Q0 document rank score tag`` for each prediction, qrels ``query 0 document relevance`` for each
+A run has a line ``query Q0 document rank score tag`` per prediction, qrels ``query 0 document relevance`` per
 true pair. Queries are test instances and documents are labels, by uid; where uids are not unique, are empty or contain
 white space, which these files cannot hold, all are named by row number. Programs that follow trec_eval ignore the rank
 and sort by score, read as float32, with other rules for ties: so no two scores of a query are written as equal.

@@ -75,7 +75,7 @@ class Tuned:
         return " ".join(f"--set {shlex.quote(f'{method}.{name}={_show(value)}')}" for name, value in values)
 
     def table(self) -> str:
-        """Return a line for each trial, the best first."""
+        """Return a line per trial, the best first."""
         ordered = sorted(self.trials, key=lambda trial: -1 if trial.value is None else trial.value, reverse=True)
         names = list(self.best.values)
         lines = [
@@ -184,7 +184,7 @@ def tune(
 
 
 def _read(number: int, values: Mapping[str, Scalar], metric: str, records: Sequence[Record], filter_name: str) -> Trial:
-    """Return a trial with the mean of its records, one for each seed."""
+    """Return a trial with the mean of its records, one per seed."""
     reason = next((f"{record.status}: {record.reason}" for record in records if not record.ok), "")
     scores = [record.metrics[filter_name] for record in records if record.ok]
     if reason or any(metric not in score.values for score in scores):

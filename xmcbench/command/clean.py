@@ -1,6 +1,6 @@
 """List the contents of a runs folder by kind, size, last use and records that need them; remove some with --remove.
 
-The table names one record for each kind; --json has the path of every item and all records that need it.
+The table names one record per kind; --json has the path of every item and all records that need it.
 
 Records, ranks and true pairs are results and are never removed, nor is anything that a running cell uses.
 

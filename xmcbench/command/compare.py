@@ -1,6 +1,6 @@
 """Compare two rows on the same instances.
 
-For each metric it prints the difference with its interval and p-value, then what else differs between the rows.
+For every metric it prints the difference with its interval and p-value, then what else differs between the rows.
 
 A row is a method (NAME, NAME:VARIANT, or NAME: for the row without a variant), the first letters of a record's key, or
 a record's file. VARIANT is the text in parentheses in a table, or a part of it between commas.

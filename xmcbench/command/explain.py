@@ -1,7 +1,7 @@
 """Show where two rows differ, in slices and instances; of one row, how well it predicts each label.
 
 A and B are rows as in `xmcbench compare`. A slice is a group of instances by length, number of labels, training pairs
-of the labels, known pairs, or words shared with the labels. For each slice, the difference A - B inside is tested
+of the labels, known pairs, or words shared with the labels. For every slice, the difference A - B inside is tested
 against the difference outside, with Holm's correction over all slices. Then come the instances that moved most, with
 texts, true labels and ranks. It uses only the ranks that are stored with the records. Showing texts requires the
 dataset, and showing rankings requires the predictions.
@@ -41,11 +41,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=_OF_TWO["instances"],
         metavar="N",
-        help="instances listed for each direction (default: 5)",
+        help="instances listed per direction (default: 5)",
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write the explanation as an HTML page")
     parser.add_argument("-k", type=int, default=5, metavar="K", help="of one row: predictions that count (default: 5)")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="of one row: also write a line for each label")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="of one row: also write a line per label")
     parser.add_argument(
         "--threshold-from",
         metavar="PLACE",

@@ -116,7 +116,7 @@ _SHARED = {
     ),
     "preset": _flag("paper, reference, quick, ... (default: quick if the method has it)", metavar="P"),
     "processes": _flag(
-        "processes of a cell on this machine, one for each GPU, that train encoders and embed texts (default: 1)",
+        "processes of a cell on this machine, one per GPU, that train encoders and embed texts (default: 1)",
         type=positive,
         default=DEVICE["processes"],
         metavar="N",

@@ -1,7 +1,7 @@
 """Write the leaderboard from stored records, check that it is up to date, or add records to it.
 
 xmcbench leaderboard                         pages and figures in ./leaderboards, from records and remarks there;
-                                             records that runs wrote there are packed: a file for each setting
+                                             records that runs wrote there are packed: a file per setting
 xmcbench leaderboard --refresh               run stale cells again first
 xmcbench leaderboard --check                 change nothing; exit 1 if a file is out of date
 xmcbench leaderboard --format html --out site  a site that opens from disk, offline
@@ -238,7 +238,7 @@ def _with_current_figures(
 
 
 def _pack(store: Store, check: bool) -> list[str]:
-    """Pack the records that runs wrote to a board; with ``check`` return a line for each of them instead."""
+    """Pack the records that runs wrote to a board; with ``check`` return a line per record instead."""
     from xmcbench.records.packing import loose_records, pack
 
     if not store.is_packed():

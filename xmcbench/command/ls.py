@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print(listing: list[dict[str, Any]], metrics: list[str]) -> None:
-    """Print a line for each entry; `ls methods NAME` has the parameters of a method."""
+    """Print a line per entry; `ls methods NAME` has the parameters of a method."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for entry in listing:
         heading = "{dataset}, {setting}, filter {filter}".format(**entry) if "dataset" in entry else ""

@@ -40,7 +40,7 @@ def execute(experiment: Experiment[Shown]) -> Shown:
 
 
 def pretrain(experiment: Run, as_json: bool = False) -> int:
-    """Run the shared pre-training of an experiment, with a line for each; 1 if one failed."""
+    """Run the shared pre-training of an experiment, with a line per pre-training; 1 if one failed."""
     from xmcbench.runner.pretraining import Pretrained
 
     def progress(planned: PlannedCell, position: int, ended: Pretrained | None) -> None:
@@ -102,7 +102,7 @@ def warn_left_out(store: Store) -> int:
 
 
 def note_earlier(earlier: Mapping[str, int]) -> None:
-    """Print one line for each dataset with results on an earlier version of it, which are left out."""
+    """Print one line per dataset with results on an earlier version of it, which are left out."""
     for dataset, number in sorted(earlier.items()):
         print(
             f"left out: {format_count(number, 'result')} on an earlier version of {terminal(dataset)}", file=sys.stderr
@@ -126,7 +126,7 @@ def _warn_damaged(planned: Plan) -> None:
 
 
 def show_notes(datasets: Iterable[Dataset]) -> None:
-    """Print one line for each item that was left out, assumed or drawn when datasets were read."""
+    """Print one line per item that was left out, assumed or drawn when datasets were read."""
     different = {(dataset.name, dataset.digest): dataset for dataset in datasets}.values()
     for dataset in different:
         whose = f"{dataset.name}: " if len(different) > 1 else ""

@@ -38,7 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="PLACE",
         help="a .txt file with one document per line, a table, or a dataset (default: the test set of --dataset)",
     )
-    what.add_argument("--k", type=int, default=5, metavar="K", help="labels for each document (default: 5)")
+    what.add_argument("--k", type=int, default=5, metavar="K", help="labels per document (default: 5)")
     what.add_argument(
         "--threshold",
         type=float,

@@ -136,7 +136,7 @@ class Inspection:
     """
 
     def __init__(self, plugin: Plugin, origin: str, time_limit_s: float | None = TIME_LIMIT_S) -> None:
-        """Inspect a plug-in. origin: of the plug-in, in words. time_limit_s: for each process."""
+        """Inspect a plug-in. origin: of the plug-in, in words. time_limit_s: of every process."""
         self._plugin, self._time_limit_s = plugin, time_limit_s
         self._answers: list[tuple[Question, Answer]] = []
         self.methods: tuple[Inspected, ...] = ()

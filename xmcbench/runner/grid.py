@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Grid:
     """Every method on every dataset in every setting, with every seed.
 
-    overrides: method -> parameter -> value, or a list of values with a row for each. The rest is as in ``Request``.
+    overrides: method -> parameter -> value, or a list of values with a row per value. The rest is as in ``Request``.
     """
 
     datasets: Sequence[str]
@@ -35,7 +35,7 @@ class Grid:
     complete: bool = False
 
     def requests(self) -> list[Request]:
-        """Return a request for each dataset and setting, dataset by dataset."""
+        """Return a request per dataset and setting, dataset by dataset."""
         return [
             Request(
                 dataset, setting, tuple(self.methods), self.preset, self.overrides, tuple(self.seeds), self.complete

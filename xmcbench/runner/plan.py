@@ -188,7 +188,7 @@ def _check_names(datasets: Mapping[str, Dataset], store: Store) -> None:
 
 
 def draw_subsets(dataset: Dataset, setting: Setting, seeds: Sequence[int]) -> dict[int, Subset | None]:
-    """Return the dataset's subset for each seed; in the zero-shot setting, the pairs are not read.
+    """Return the dataset's subset of every seed; in the zero-shot setting, the pairs are not read.
 
     Raises UsageError for another setting if there are no training pairs.
     """

@@ -22,7 +22,7 @@ class Request:
 
     dataset: its name or folder. methods: names, each optionally with its own preset (``tfidf:sklearn``), or
     ``all``. preset: used by the methods that have it; at least one method of all requests must.
-    overrides: method -> parameter -> value (text or typed), or a list of values with a row for each. complete: whether
+    overrides: method -> parameter -> value (text or typed), or a list of values with a row per value. complete: whether
     these are all parameters of the methods, so that no preset applies.
     """
 
@@ -105,7 +105,7 @@ def request_for(record: Record, dataset: str, registry: Registry) -> Request:
 
 
 def variants(entry: Entry, values: Mapping[str, object]) -> list[str]:
-    """Return the possible variants of a row of these parameters, one for each preset.
+    """Return the possible variants of a row of these parameters, one per preset.
 
     Raises UsageError for parameters that the method does not have, PluginError, Unavailable.
     """
@@ -208,7 +208,7 @@ def _check_supervision(name: str, values: Values, request: Request, registry: Re
 
 
 def _combinations(name: str, given: Mapping[str, object]) -> list[dict[str, object]]:
-    """Return every choice of one value for each parameter, the last one changing fastest. Raises UsageError."""
+    """Return every choice of one value per parameter, the last one changing fastest. Raises UsageError."""
     choices = []
     for parameter, value in given.items():
         values = value if isinstance(value, list | tuple) else [value]

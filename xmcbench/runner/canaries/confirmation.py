@@ -1,7 +1,7 @@
 """Evidence that changed code gives the same results: by canaries, or by running whole cells again.
 
 A change of code that changes no result, such as a renamed variable, makes every row of a method stale. Its canaries
-take seconds, and show whether it still gives the stored outcomes. With ``--full``, one cell is run for each method,
+take seconds, and show whether it still gives the stored outcomes. With ``--full``, one cell is run per method,
 parameters, dataset and kind of supervision (without pairs, or with pairs), from scratch, and its ranks are compared
 with the stored ranks. These cells share artifacts with each other, and none with the stored results.
 """

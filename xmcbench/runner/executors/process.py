@@ -123,7 +123,7 @@ def modules_to_preload(imports: Iterable[str], has_gpu: bool) -> tuple[str, ...]
 
 
 class Servers:
-    """One server for each requested set of imports and environment."""
+    """One server per requested set of imports and environment."""
 
     def __init__(self) -> None:
         self._servers: dict[Key, ForkServer] = {}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Seconds that a port, and the processes of a cluster, have to answer.
 _PORT_S, _PROBE_S = 10.0, 120.0
-#: Connection attempts. For each client, the head starts a server, which sometimes ends before it serves (Ray 2.60).
+#: Connection attempts. The head starts a server per client, which sometimes ends before it serves (Ray 2.60).
 _ATTEMPTS = 3
 #: Bytes of the object store of a cluster that is started here. Ray puts larger files on disk.
 _STORE_BYTES = 1 << 29
