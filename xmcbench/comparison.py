@@ -30,18 +30,8 @@ LEVEL = 0.05
 
 #: Fields of a record that are part of the result; the seed of the cell is shown separately.
 _RESULT = (
-    "key",
-    "sha256",
-    "metrics",
-    "predictions",
-    "ranks",
-    "notes",
-    "measured",
-    "schema",
-    "reason",
-    "log",
-    "checks",
-    "artifacts",
+    *("key", "sha256", "metrics", "predictions", "ranks", "notes", "measured"),
+    *("schema", "reason", "log", "checks", "artifacts"),
 )
 
 

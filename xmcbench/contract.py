@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 _TOPICS = ("apple", "bridge", "candle", "desert", "engine", "forest", "garden", "harbor", "island", "jungle")
-
-
 #: The dataset of the chance test: instances of either side, labels, true labels per instance.
 _ROWS, _LABELS, _TRUE = 400, 40, 2
 #: No honest method exceeds chance by this much in a million checks.
@@ -259,6 +256,8 @@ def _check_repetition(method: _Made, seed: int) -> None:
 
 def _at_chance(request: CheckRequest, method: _Made) -> None:
     """Run a cell on a dataset with random test pairs: a method can only predict them if it has seen them."""
+    from scipy.stats import binom
+
     name, registry = request.name, Registry([Path(request.plugin)] if request.plugin else [])
     with scratch() as folder:
         root = folder / "random-pairs"
@@ -273,7 +272,7 @@ def _at_chance(request: CheckRequest, method: _Made) -> None:
     if not record.ok:
         raise MethodError(record.reason)
     hits, scored = round(record.metrics["none"].values["P@1"] * _ROWS), record.metrics["none"].scored
-    if _chance(hits, scored, _TRUE / _LABELS) < _SIGNIFICANCE:
+    if binom.sf(hits - 1, scored, _TRUE / _LABELS) < _SIGNIFICANCE:
         raise MethodError(
             f"{hits} of {scored} random test pairs are at rank 1; by chance there would be {scored * _TRUE // _LABELS}",
             "texts and training pairs hold no information about them, so the method has read them",
@@ -294,11 +293,6 @@ def _write_random(folder: Path) -> None:
     write_labels(folder / "lbl.json.gz", ((f"label{row}", text) for row, text in enumerate(labels)))
     write_instances(folder / "trn.json.gz", rows("train"))
     write_instances(folder / "tst.json.gz", rows("test"))
-
-
-def _chance(hits: int, rows: int, share: float) -> float:
-    """Return the probability of at least this many hits in this many rows."""
-    return sum(math.comb(rows, k) * share**k * (1 - share) ** (rows - k) for k in range(hits, rows + 1))
 
 
 def _hide(asked: str) -> None:

@@ -144,10 +144,7 @@ class _Lines(Screen):
 
 
 def find_screen(lines: bool = True) -> Screen:
-    """Return the terminal that stderr is, or the notebook that this process serves.
-
-    lines: print plain lines if it is neither; otherwise nothing is shown.
-    """
+    """Return the terminal or notebook of this process; without either plain lines, or nothing if ``lines`` is false."""
     ipython = sys.modules.get("IPython")
     if ipython is not None and hasattr(ipython.get_ipython(), "kernel"):
         return _Notebook()

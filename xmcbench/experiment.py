@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
@@ -14,12 +14,11 @@ from xmcbench.environment import Compute
 from xmcbench.errors import UsageError
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Store
-from xmcbench.runner import pretraining
 from xmcbench.runner.execution import Progress, Watch, execute
 from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of
 from xmcbench.runner.plan import Plan, plan
 from xmcbench.runner.rows import Request
-from xmcbench.runner.schedule import Jobs, Shard
+from xmcbench.runner.schedule import Jobs
 from xmcbench.runner.target import HERE, Limits, Target, check_on, count_jobs
 
 if TYPE_CHECKING:  # a plan, or a dry run, needs no tables
@@ -78,10 +77,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Experiment(ABC, Generic[Shown]):
-    """Planned cells, and how they are run and shown.
-
-    filter: under which results are shown; empty where the cards of several datasets have different ones.
-    """
+    """Planned cells. filter: under which results are shown; empty where the cards of several datasets differ in it."""
 
     plan: Plan
     options: Options
@@ -101,10 +97,6 @@ class Experiment(ABC, Generic[Shown]):
 
         return self.results(execute_shown(self.plan, chosen.place, chosen.force, lines))
 
-    def pretrain(self, progress: pretraining.Progress) -> list[pretraining.Pretrained]:
-        """Run only the shared pre-training that the cells need. Raises StorageError."""
-        return pretraining.pretrain(self.plan, self.options.place, progress)
-
     @property
     def jobs(self) -> int:
         """Number of cells that run at once. Raises what ``count_jobs`` raises."""
@@ -113,10 +105,6 @@ class Experiment(ABC, Generic[Shown]):
     @abstractmethod
     def results(self, records: Sequence[Record]) -> Shown:
         """Return the records of the plan's cells, in its order, or some of them, as results."""
-
-    def part(self, shard: Shard) -> Self:
-        """Return the cells of one of several shards."""
-        return replace(self, plan=shard.of(self.plan))
 
     def _make(self, kind: Callable[..., Shown], records: Sequence[Record], **more: object) -> Shown:
         plan = self.plan

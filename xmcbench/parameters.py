@@ -134,13 +134,9 @@ class Parameter(Struct, frozen=True):
         return self.check(value, owner)
 
 
+@cache  # every annotation is compiled, and a plan asks several times
 def list_parameters(cls: type) -> dict[str, Parameter]:
     """Return the hyperparameters of a class by name, those of its bases first. Raises PluginError for a wrong type."""
-    return _find_parameters(cls)
-
-
-@cache  # every annotation is compiled, and a plan asks several times
-def _find_parameters(cls: type) -> dict[str, Parameter]:
     return {
         name: _parameter(cls, name, hint)
         for name, hint in _hints(cls).items()
@@ -247,10 +243,7 @@ def _without_none(hint: Any) -> tuple[Any, bool]:
 
 
 def resolve(known: Mapping[str, Parameter], owner: str, given: Mapping[str, object]) -> dict[str, Scalar]:
-    """Return every hyperparameter with its value: the default, or the given one; text is parsed.
-
-    known: the hyperparameters of a method by name, as from ``list_parameters``. Raises UnknownName and UsageError.
-    """
+    """Return every hyperparameter with its value: the default, or the given one; text is parsed. Raises UsageError."""
     values = {name: parameter.default for name, parameter in known.items()}
     for name, value in given.items():
         if name not in known:

@@ -270,10 +270,7 @@ def _distinguish(found: Sequence[Row]) -> Iterator[tuple[Row, str]]:
 
 
 def files_of(record: Record, runs: Path) -> str:
-    """Return the file of a cell's predictions, or the path of its log and its last line, in parentheses.
-
-    Empty where it has neither.
-    """
+    """Return the file of a cell's predictions, or its log with the last line, in parentheses; empty without both."""
     if record.predictions is not None:
         return f" (predictions: {runs / record.predictions.file})"
     if record.log is None:
@@ -290,10 +287,7 @@ def files_of(record: Record, runs: Path) -> str:
 
 
 def flat(record: Record, filter_name: str, staleness: Staleness) -> dict[str, Any]:
-    """Return a record as one line of a table: identity, every metric and its interval as fractions, costs.
-
-    All records have all columns, in one order.
-    """
+    """Return a record as one line of a table, with all columns: identity, metrics and intervals as fractions, costs."""
     cell, measured = record.cell, record.measured
     flat: dict[str, Any] = {
         "dataset": cell.dataset,

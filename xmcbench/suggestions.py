@@ -157,10 +157,7 @@ def check_k(k: int) -> None:
 def single_grids(
     arguments: Mapping[str, Any], dataset: Dataset, options: Options, registry: Registry | None
 ) -> tuple[list[Grid], Options, Registry]:
-    """Return the grids of a single cell, and the options and the methods to plan it with.
-
-    arguments: as of ``suggest``; dataset: the one that they name. Raises UsageError for more than one method.
-    """
+    """Return the grids of a single cell, with options and methods. Raises UsageError for several methods."""
     methods = several(arguments["methods"])
     if len(methods) != 1 or methods == ("all",):
         raise UsageError(f"{', '.join(map(str, methods))!r} is not one method", "see `xmcbench ls methods`")

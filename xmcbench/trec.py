@@ -87,10 +87,7 @@ def read_qrels(path: Path, queries: Sequence[str], documents: Sequence[str]) -> 
 
 
 def names_in(run: Path, qrels: Path) -> tuple[list[str], list[str]]:
-    """Return all queries and documents of a run and its qrels, in the order of the alphabet.
-
-    Queries of the run alone are left out: nothing is known of them. Raises what ``read_run`` raises.
-    """
+    """Return the queries of qrels and the documents of qrels and run, sorted. Raises what ``read_run`` raises."""
     judged: set[bytes] = set()
     found: set[bytes] = set()
     for _, (query, _, document, *_) in _rows(qrels, _QRELS):

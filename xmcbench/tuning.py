@@ -233,10 +233,7 @@ _CHOICES = 4
 
 
 class Space(Struct, frozen=True):
-    """The values of one parameter: choices, or the numbers from low to high, both included.
-
-    is_log: whether small numbers are to be told apart as well as large ones.
-    """
+    """The values of one parameter: choices, or numbers from low to high, both included. is_log: on a log scale."""
 
     choices: tuple[Scalar, ...] = ()
     low: float = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from xmcbench.command import flags, report, request
@@ -17,42 +17,40 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench data``."""
     verbs = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
-    build = verbs.add_parser("build", help="build a dataset from its source")
+    def verb(name: str, act: Callable[[argparse.Namespace], int], about: str) -> argparse.ArgumentParser:
+        made = verbs.add_parser(name, help=about)
+        made.set_defaults(act=act)
+        return made
+
+    build = verb("build", _build, "build a dataset from its source")
     build.add_argument("name", metavar="NAME", help="a dataset whose card says how it is built")
     build.add_argument("--out", type=Path, metavar="DIR", help="default: the folder of the dataset's card")
     _add_force(build)
     build.add_argument("--indices", type=Path, metavar="DIR", help="the source files (default: fetched)")
-    build.add_argument(
-        "--other-release", action="store_true", help="accept a release other than the card's (with --out)"
-    )
-
+    other = "accept a release other than the card's (with --out)"
+    build.add_argument("--other-release", action="store_true", help=other)
+    releases = "for datasets of two: 13, trixie, testing@2026-11-21 (with --out)"
     for side in ("train", "test"):
-        build.add_argument(
-            f"--{side}",
-            metavar="RELEASE",
-            help=f"Debian release of the {side} data, for datasets of two: 13, trixie, testing@2026-11-21 (with --out)",
-        )
+        build.add_argument(f"--{side}", metavar="RELEASE", help=f"Debian release of the {side} data, {releases}")
 
-    fetch = verbs.add_parser("fetch", help="download a dataset, or the files that it is built from")
+    fetch = verb("fetch", _fetch, "download a dataset, or the files that it is built from")
     fetch.add_argument("name", metavar="NAME", help="a dataset whose card says where it is")
     fetch.add_argument("--out", type=Path, metavar="DIR", help="default: the first dataset folder that is writable")
     fetch.add_argument("--offline", action="store_true", help="open no connection: only say whether the data are there")
     _add_force(fetch)
 
-    verify = verbs.add_parser("verify", help="check a dataset's files against its card")
-    _add_place(verify)
+    _add_place(verb("verify", _verify, "check a dataset's files against its card"))
 
-    info = verbs.add_parser("info", help="show a dataset's card and statistics")
+    info = verb("info", _info, "show a dataset's card and statistics")
     _add_place(info)
     _add_tokenizer(info)
     flags.add(info, "json")
 
-    convert = verbs.add_parser("import", help="read a dataset in any layout of `ls layouts`, write it as XC raw")
+    convert = verb("import", _import, "read a dataset in any layout of `ls layouts`, write it as XC raw")
     _add_place(convert)
-    convert.add_argument("--out", type=Path, required=True, metavar="DIR", help="new or empty folder to write")
-    _add_force(convert)
+    _add_out(convert)
 
-    audit = verbs.add_parser("audit", help="look for repeated and empty texts, and test texts in the training set")
+    audit = verb("audit", _audit, "look for repeated and empty texts, and test texts in the training set")
     _add_place(audit)
     _add_tokenizer(audit)
     audit.add_argument("--no-near", action="store_true", help="exact repetitions only: much faster on large datasets")
@@ -60,13 +58,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     audit.add_argument("--force", action="store_true", help="replace FILE")
     flags.add(audit, "json")
 
-    export = verbs.add_parser("export", help="write a dataset in another format")
+    export = verb("export", _export, "write a dataset in another format")
     _add_place(export)
-    export.add_argument("--out", type=Path, required=True, metavar="DIR", help="new or empty folder to write")
-    _add_force(export)
-    export.add_argument(
-        "--format", required=True, metavar="FORMAT", help="a layout that can be written; `ls layouts` lists them"
-    )
+    _add_out(export)
+    layouts = "a layout that can be written; `ls layouts` lists them"
+    export.add_argument("--format", required=True, metavar="FORMAT", help=layouts)
     export.add_argument(
         "--flatten",
         action="store_true",
@@ -74,11 +70,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "carry besides their titles, for formats that cannot hold it",
     )
 
-    synth = verbs.add_parser("synth", help="make a dataset of any size, for tests of scale")
+    synth = verb("synth", _synth, "make a dataset of any size, for tests of scale")
     synth.add_argument("name", metavar="FOLDER", type=Path, help="new or empty folder to write")
-    synth.add_argument(
-        "--instances", type=int, metavar="N", help="training instances; a quarter as many are test instances"
-    )
+    instances = "training instances; a quarter as many are test instances"
+    synth.add_argument("--instances", type=int, metavar="N", help=instances)
     synth.add_argument("--labels", type=int, metavar="L", help="number of labels")
     synth.add_argument("--like", metavar="NAME", help="the counts of this dataset, instead of --instances and --labels")
     synth.add_argument(
@@ -88,10 +83,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     synth.add_argument("--seed", type=int, default=0, help="default: 0")
     _add_force(synth)
 
-    actions = (_build, _fetch, _verify, _info, _import, _audit, _export, _synth)
-    for verb, act in zip((build, fetch, verify, info, convert, audit, export, synth), actions, strict=True):
-        verb.set_defaults(act=act)
-
 
 def _add_place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME|PLACE", help="a name, or a folder, file or hf:OWNER/NAME")
@@ -99,20 +90,18 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_tokenizer(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--tokenizer",
-        type=Path,
-        metavar="FOLDER",
-        help="folder of a model, or its tokenizer.json; also warn of scripts whose letters the tokenizer does not know",
-    )
+    about = "folder of a model, or its tokenizer.json; also warn of scripts whose letters the tokenizer does not know"
+    parser.add_argument("--tokenizer", type=Path, metavar="FOLDER", help=about)
+
+
+def _add_out(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="new or empty folder to write")
+    _add_force(parser)
 
 
 def _add_force(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="write into a folder that has other files; files with the same names are replaced",
-    )
+    others = "write into a folder that has other files; files with the same names are replaced"
+    parser.add_argument("--force", action="store_true", help=others)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -39,9 +39,9 @@ def execute(experiment: Experiment[Shown]) -> Shown:
     return experiment.execute(lines=True)
 
 
-def pretrain(experiment: Run, as_json: bool = False) -> int:
+def run_pretraining(experiment: Run, as_json: bool = False) -> int:
     """Run the shared pre-training of an experiment, with a line per pre-training; 1 if one failed."""
-    from xmcbench.runner.pretraining import Pretrained
+    from xmcbench.runner.pretraining import Pretrained, pretrain
 
     def progress(planned: PlannedCell, position: int, ended: Pretrained | None) -> None:
         name = f"pre-training of {planned.name} on {planned.cell.dataset}, seed {planned.cell.seed}"
@@ -51,7 +51,7 @@ def pretrain(experiment: Run, as_json: bool = False) -> int:
             said = done if ended.ok else f"failed: {ended.reason} (log: {ended.log})"
         print(f"{name}: {said}", file=sys.stderr, flush=True)
 
-    found = experiment.pretrain(progress)
+    found = pretrain(experiment.plan, experiment.options.place, progress)
     if as_json:
         lines = [
             {"method": made.planned.name, "seed": made.planned.cell.seed, "reason": made.reason, "took_s": made.took_s}

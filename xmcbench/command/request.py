@@ -79,10 +79,7 @@ def conditions(arguments: argparse.Namespace) -> Conditions:
 
 
 def comparison(arguments: argparse.Namespace, force: bool = False) -> Comparison:
-    """Compare the two rows that ``add_rows`` has read. Prints a note on methods that are not here. Raises UsageError.
-
-    force: compare across datasets or filters.
-    """
+    """Compare the rows of ``add_rows``, and note missing methods. force: across datasets. Raises UsageError."""
     from xmcbench.command import report
     from xmcbench.comparison import compare
 
@@ -109,10 +106,7 @@ def grid(arguments: argparse.Namespace, methods: Sequence[str], **changes: objec
 
 
 def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """Return the names and places of --dataset, places with --columns, or the dataset that its card marks as default.
-
-    A path that exists is one place, even if it has a comma or ends in a space. Raises UsageError.
-    """
+    """Return the places of --dataset, or the default one; an existing path is one place. Raises UsageError."""
     from xmcbench.data.catalog import default_dataset
     from xmcbench.data.sources.finding import place_of
 
@@ -215,10 +209,7 @@ def overrides(words: list[str]) -> dict[str, dict[str, object]]:
 
 
 def check_unused(arguments: argparse.Namespace, message: str, hint: str, **defaults: object) -> None:
-    """Raise UsageError for a flag that was given and would do nothing.
-
-    message: says so, with {} for the flag. defaults: name of the flag -> its default.
-    """
+    """Raise UsageError for a flag without an effect. message: with {} for the flag. defaults: name -> default."""
     for name, default in defaults.items():
         if getattr(arguments, name) != default:
             raise UsageError(message.format(f"--{name.replace('_', '-')}"), hint)

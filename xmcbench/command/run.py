@@ -93,13 +93,13 @@ def run(arguments: argparse.Namespace) -> int:
         report.warn_skipped(planned.plan.skipped)
     report.show_notes(cell.dataset for cell in planned.plan.cells)
     if shard is not None:
-        planned = planned.part(shard)
+        planned = replace(planned, plan=shard.of(planned.plan))
     if not planned.plan.cells:
         print(f"xmcbench: shard {arguments.shard} has no cells", file=sys.stderr)
     if arguments.dry_run:
         return report.dry_run(planned, arguments.json)
     if arguments.only is not None:
-        return report.pretrain(planned, arguments.json)
+        return report.run_pretraining(planned, arguments.json)
     results = report.execute(planned)
     results = replace(results, metrics=tuple(arguments.metrics or results.metrics))
     chosen = choices(results, arguments.best) if arguments.best is not None else []

@@ -164,10 +164,7 @@ def _check_out(out: Path, place: str) -> None:
 
 
 def _check_uids(documents: Texts, labels: Texts) -> None:
-    """Print a note on uids that would act in a terminal or a spreadsheet, so that they are changed in the file.
-
-    Raises DataError for a uid that the file cannot hold.
-    """
+    """Note uids that would act in a terminal or a spreadsheet; raise DataError for a uid that the file cannot hold."""
     changed = []
     for noun, texts in (("document", documents), ("label", labels)):
         for uid in texts.uids:

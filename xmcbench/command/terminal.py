@@ -16,10 +16,7 @@ _BEST, _HALF_WIDTH = r"\b\d+\.\d+\*", r"±\d+\.\d+"
 
 
 class Inert:
-    """A text stream that spells out control characters, which names and messages can have.
-
-    stream: the stream below, for intended escape sequences.
-    """
+    """A text stream that spells out control characters. stream: the stream below, for intended escape sequences."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

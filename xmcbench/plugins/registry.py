@@ -78,10 +78,7 @@ class Entry:
         return self._ask("describe", values) if "describe" in self.usable().defines else ""
 
     def require(self, values: Values, files: Sequence[Path] = ()) -> None:
-        """Raise Unavailable where these parameters need something that is not here, PluginError where the method fails.
-
-        files: the plug-in files of methods that it uses.
-        """
+        """Raise Unavailable if these parameters need something that is missing. files: plug-in files of its parts."""
         if "require" in self.usable().defines:
             self._ask("require", values, files)
 
@@ -93,10 +90,7 @@ class Entry:
         return tuple(self._ask("uses", values).splitlines()) if "uses" in self.declared.defines else ()
 
     def contents(self, values: Mapping[str, object]) -> dict[str, str]:
-        """Return parameter -> identity of its content, for the parameters that name a file, a folder, or a model.
-
-        Raises what the method raises.
-        """
+        """Return parameter -> identity of its content, if it names a file or a model. Raises as the method does."""
         if "inputs" not in self.declared.defines and not parameters.select_files(self.declared.parameters, values):
             return {}
         return msgspec.json.decode(self._ask("inputs", values), type=dict[str, str])
@@ -135,10 +129,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Resolved:
-    """A method with all its parameters, and all methods that it uses with these, each with its own and once.
-
-    A method may use itself with other parameters.
-    """
+    """A method with all its parameters, and all methods that it uses with these, each with its own and once."""
 
     through: tuple[tuple[Entry, Mapping[str, object]], ...]
 
@@ -271,10 +262,7 @@ class Registry:
     def _walk(
         self, entry: Entry, values: Mapping[str, object], by: tuple[tuple[str, str], ...]
     ) -> Iterator[tuple[Entry, Mapping[str, object]]]:
-        """Yield a method and those that it uses, with repetitions.
-
-        by: the methods that led to it, each with its parameters as canonical JSON.
-        """
+        """Yield a method and those that it uses, with repetitions. by: methods that led to it, parameters as JSON."""
         this = (entry.name, canonical_json(values))
         if this in by:
             through = ", ".join(other for other, _ in by[by.index(this) + 1 :])
@@ -297,10 +285,7 @@ class Registry:
         return entry, entry.declared.resolve(name, presets.get(preset or DEFAULT_PRESET, {}))
 
     def staleness(self, runs: Path) -> Staleness:
-        """Return today's code, by which the records of a runs folder are judged.
-
-        Raises StorageError where the file of sources with equal results is damaged.
-        """
+        """Return today's code, by which the records of a folder are judged. Raises StorageError for damage."""
         if runs not in self._equivalence:
             self._equivalence[runs] = read_equivalence(runs)
 

@@ -193,10 +193,7 @@ def start_module(
 
 
 def end_process(process: subprocess.Popen[bytes] | Forked, mark: str) -> int:
-    """End a process with everything below it, which its reaper does; if that was killed, the mark finds the rest.
-
-    Returns the exit code of the process.
-    """
+    """End a process with everything below it: by its reaper, or by the mark if that was killed. Return the code."""
     code = process.poll()
     if code is None:
         process.terminate()

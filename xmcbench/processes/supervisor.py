@@ -177,10 +177,7 @@ def wait(processes: Sequence[Supervised], timeout_s: float, files: Sequence[int]
 
 
 def _tree_memory(pid: int | None) -> int:
-    """Return the resident memory of all processes below a reaper, in bytes.
-
-    Pages that several have in common, such as the data from before a fork, are counted once.
-    """
+    """Return the resident bytes of all processes below a reaper. Pages that several share are counted once."""
     import psutil
 
     if pid is None:

@@ -70,10 +70,7 @@ def execute(
 
 
 class _Cell:
-    """A cell that runs, or is scored.
-
-    files: released when the record is written. leading: released when its pre-training is done.
-    """
+    """A cell that runs or is scored. files: released with its record. leading: released after its pre-training."""
 
     def __init__(
         self, planned: PlannedCell, position: int, compute: Compute, staged: Store, claim: Claim, files: ExitStack

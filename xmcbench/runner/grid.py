@@ -85,10 +85,7 @@ def _select(supervision: Mapping[str, str], *kinds: str) -> tuple[str, ...]:
 
 
 def ablation_rows(grid: Grid, registry: Registry) -> list[tuple[str, Request]]:
-    """Return the requests of the ablation of the grid's only method, each with the name of its row.
-
-    The grid may set other parameters than the rows. Raises UsageError.
-    """
+    """Return the requests of the ablation of the only method, each with the name of its row. Raises UsageError."""
     (method,) = grid.methods
     name = method.partition(":")[0]
     rows = registry[name].usable().ablation

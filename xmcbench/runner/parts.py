@@ -130,10 +130,7 @@ class Part:
 
 
 def through(method: Method) -> list[tuple[type[Method], Mapping[str, Any]]]:
-    """Return the classes of a method and of all its parts, each with its parameters and once, the method first.
-
-    Parameters as a cell has them.
-    """
+    """Return the classes of a method and its parts, each once and with its parameters as in a cell, itself first."""
     distinct = {(type(used), canonical_json(used.parameters())): used for used in _chain(method)}
     return [(kind, cell_parameters(used)) for (kind, _), used in distinct.items()]
 

@@ -188,10 +188,7 @@ def _check_names(datasets: Mapping[str, Dataset], store: Store) -> None:
 
 
 def draw_subsets(dataset: Dataset, setting: Setting, seeds: Sequence[int]) -> dict[int, Subset | None]:
-    """Return the dataset's subset of every seed; in the zero-shot setting, the pairs are not read.
-
-    Raises UsageError for another setting if there are no training pairs.
-    """
+    """Return a dataset's subset of every seed; for ez, pairs are not read. Raises UsageError without training pairs."""
     if setting.kind == "ez":
         return dict.fromkeys(seeds)
     if not dataset.train_corpus.pairs:
@@ -294,15 +291,9 @@ def _find(cell: Cell, dataset: Dataset, store: Store, staleness: Staleness) -> t
     state: State = (
         "stale" if staleness.is_stale(record) and not (again and not staleness.has_stale_source(record)) else "cached"
     )
-    damage = "" if again else _find_damage(record, dataset, store, staleness)
-    return record, "to run" if damage else state, damage
-
-
-def _find_damage(record: Record, dataset: Dataset, store: Store, staleness: Staleness) -> str:
-    """Describe damage to the ranks of a record whose figures have to be computed again; empty if they are sound."""
     try:
-        if is_outdated(record, dataset.card.filter, dataset.propensity, staleness):
-            store.ranks(record, store.truth(record))
+        if not again and is_outdated(record, dataset.card.filter, dataset.propensity, staleness):
+            store.ranks(record, store.truth(record))  # from which its figures are computed again
     except StorageError as error:
-        return error.message
-    return ""
+        return record, "to run", error.message
+    return record, state, ""

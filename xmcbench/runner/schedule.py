@@ -21,10 +21,7 @@ Jobs = int | Literal["auto"]
 
 
 def jobs_of(jobs: Jobs, cells: Iterable[PlannedCell], room: Room) -> int:
-    """Return how many cells run at a time; ``auto`` is as many as the cores allow that the neediest cell declares.
-
-    Raises UsageError for less than one.
-    """
+    """Return how many cells run at a time; ``auto``: as many as the neediest allows. Raises UsageError below one."""
     if isinstance(jobs, str):
         return max(1, room.cores // max((_cores(cell, room) for cell in cells), default=1))
     if jobs < 1:

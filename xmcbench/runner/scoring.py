@@ -80,10 +80,7 @@ def evaluations(
 
 
 class StoredScores:
-    """The evaluations of records from their stored ranks; truths and results are kept.
-
-    missing: problem of every record whose ranks cannot be read.
-    """
+    """Evaluations of records from their stored ranks, kept. missing: record -> problem of ranks that cannot be read."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

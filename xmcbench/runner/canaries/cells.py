@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Mapping
-from functools import cache
+from collections.abc import Callable, Collection, Mapping
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -21,6 +21,8 @@ from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
+
+Value = TypeVar("Value")
 
 #: The file of the definitions, and its tables that are no methods.
 _FILE, _OTHERS = "canaries.toml", ("shared", "models")
@@ -107,11 +109,7 @@ def canary_folder() -> Path:
 @cache
 def data() -> Data:
     """Read the data set, once. Raises DataError."""
-    file = canary_folder() / "texts.json"
-    try:
-        return msgspec.json.decode(read_text(file), type=Data)
-    except (OSError, msgspec.DecodeError) as error:
-        raise DataError(f"{file} cannot be read: {error}", "install xmcbench again") from error
+    return _read("texts.json", partial(msgspec.json.decode, type=Data))
 
 
 def _canary(method: str, name: str, table: Mapping[str, Any]) -> Canary:
@@ -128,9 +126,13 @@ def _canary(method: str, name: str, table: Mapping[str, Any]) -> Canary:
 
 @cache
 def _file() -> dict[str, Any]:
-    file = canary_folder() / _FILE
+    return _read(_FILE, tomllib.loads)
+
+
+def _read(name: str, parse: Callable[[str], Value]) -> Value:
+    file = canary_folder() / name
     try:
-        return tomllib.loads(read_text(file))
+        return parse(read_text(file))
     except (OSError, ValueError) as error:
         raise DataError(f"{file} cannot be read: {error}", "install xmcbench again") from error
 

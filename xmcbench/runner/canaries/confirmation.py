@@ -84,10 +84,7 @@ class Verdict:
 
 
 def find_changed(registry: Registry, runs: Path) -> dict[str, str]:
-    """Return name -> source of today's code that is not known to give the stored outcomes of its canaries.
-
-    The names are methods with canaries, ``ranks`` and ``metrics``. Raises StorageError.
-    """
+    """Return name -> source of code that is not known to give the stored outcomes. Raises StorageError."""
     equivalence = read_equivalence(runs)
     stored = {name: Stored.read(outcome_file(name)).source_sha256 for name in {canary.method for canary in canaries()}}
     stored |= StoredProtocol.read(outcome_file(PROTOCOL)).sources

@@ -75,10 +75,7 @@ def outcome_file(method: str) -> Path:
 
 
 def run(canary: Canary) -> CanaryOutcome:
-    """Run a canary in this process, on the CPU.
-
-    A canary that cannot run here is ``skipped``, and one whose method raises another error has ``failed``.
-    """
+    """Run a canary in this process, on the CPU; ``skipped`` if it cannot run here, ``failed`` for other errors."""
     packages = (*load(canary.method).packages, *canary.needs)
     lacking = [package for package in packages if find_spec(package) is None]
     if lacking:

@@ -148,10 +148,7 @@ class Servers:
         return server
 
     def _own(self) -> dict[str, str]:
-        """Return the variables of the servers themselves. Raises StorageError.
-
-        Temporary files of their imports, such as those of torch, are removed with them.
-        """
+        """Return the variables of the servers; temporary files of imports, such as those of torch, go with them."""
         self._folder = self._folder or self._files.enter_context(scratch())
         return {**{name: os.environ[name] for name in _LATER & os.environ.keys()}, "TMPDIR": str(self._folder)}
 
