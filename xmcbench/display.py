@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Self
 from xmcbench.output.escaping import terminal
 from xmcbench.output.quantities import duration, format_count
 from xmcbench.results import files_of
-from xmcbench.runner.estimate import similar_records
 from xmcbench.runner.execution import execute
+from xmcbench.runner.schedule import similar_records
 
 if TYPE_CHECKING:
     from xmcbench.records import Record, Store

@@ -242,7 +242,8 @@ class Ablated(Results):
         done = [
             (name, difference, row)
             for name, records in self.by_row.items()
-            for row, difference in _distinguish(rows(records, self.filter, self.staleness))
+            for made in [rows(records, self.filter, self.staleness)]
+            for row, difference in zip(made, apart([row.parameters for row in made]), strict=True)
             if row.figures
         ]
         # One table of all rows, so that all have the column of seeds if one has.
@@ -262,11 +263,6 @@ class Ablated(Results):
 
 def _place_of(record: Record) -> tuple[str, Setting]:
     return record.cell.dataset, record.cell.setting
-
-
-def _distinguish(found: Sequence[Row]) -> Iterator[tuple[Row, str]]:
-    """Yield rows, each with ", name=value" of the parameters in which they differ."""
-    return zip(found, apart([row.parameters for row in found]), strict=True)
 
 
 def files_of(record: Record, runs: Path) -> str:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from xmcbench.experiment import Experiment, Run, Shown
     from xmcbench.records import Record, Staleness, Store
     from xmcbench.results import Results
-    from xmcbench.runner.estimate import Estimate
     from xmcbench.runner.plan import Plan, PlannedCell
     from xmcbench.runner.rows import Skipped
+    from xmcbench.runner.schedule import Estimate
 
 
 def execute(experiment: Experiment[Shown]) -> Shown:
@@ -66,7 +66,7 @@ def run_pretraining(experiment: Run, as_json: bool = False) -> int:
 def dry_run(experiment: Experiment[Shown], as_json: bool = False) -> int:
     """Print the plan of an experiment."""
     from xmcbench.records import Store
-    from xmcbench.runner.estimate import Estimate
+    from xmcbench.runner.schedule import Estimate
 
     planned, jobs = experiment.plan, experiment.jobs
     _warn_damaged(planned)

@@ -17,14 +17,12 @@ from xmcbench.errors import XmcbenchError
 from xmcbench.progress import Report
 from xmcbench.records import Record, Store
 from xmcbench.records.record import Status
-from xmcbench.runner.backoff import MOST_FAILED, Backoff
-from xmcbench.runner.cleanup import sweep
-from xmcbench.runner.estimate import pretraining_key, similar_records
 from xmcbench.runner.executors.base import IDLE_S, POLL_S, Ended, Executor, Machine, Needs, is_pretrained
+from xmcbench.runner.executors.process import sweep
 from xmcbench.runner.job import Outcome
 from xmcbench.runner.plan import Plan, PlannedCell
 from xmcbench.runner.recording import measure, record_of, status_of
-from xmcbench.runner.schedule import needs_of, waits_for_parts
+from xmcbench.runner.schedule import MOST_FAILED, Backoff, needs_of, pretraining_key, similar_records, waits_for_parts
 from xmcbench.runner.scorer import Scored, Scorer
 from xmcbench.runner.scoring import up_to_date
 from xmcbench.runner.target import Target, open_executor

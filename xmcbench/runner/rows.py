@@ -166,7 +166,9 @@ def _rows(request: Request, registry: Registry, elsewhere: Set[str]) -> tuple[li
             entry.ask_ahead("uses", chosen)
             entry.ask_ahead("inputs", chosen)
             for values in chosen:
-                _check_supervision(name, values, request, registry)
+                entries = registry.resolve(name, values).entries if request.setting.kind == "ez" else ()
+                if needy := [entry.name for entry in entries if entry.usable().supervision == "required"]:
+                    raise _NeedsPairs(needy[0])
                 rows.append(Row(entry, method, preset, values, _variant(entry, preset, values)))
         except _NeedsPairs as error:
             if name not in elsewhere and not is_for_all(request):
@@ -190,13 +192,6 @@ class _NeedsPairs(UsageError):
         """Return the reason for leaving a method out."""
         needy = "it" if self._needy == method else self._needy
         return f"{needy} needs pairs, and the zero-shot setting has none"
-
-
-def _check_supervision(name: str, values: Values, request: Request, registry: Registry) -> None:
-    if request.setting.kind == "ez":
-        entries = registry.resolve(name, values).entries
-        if needy := [entry.name for entry in entries if entry.usable().supervision == "required"]:
-            raise _NeedsPairs(needy[0])
 
 
 def _combinations(name: str, given: Mapping[str, object]) -> list[dict[str, object]]:

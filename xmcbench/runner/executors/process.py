@@ -1,4 +1,7 @@
-"""The process of a task, for every executor; fork servers of such processes, and the modules that they preload."""
+"""The process of a task, for every executor; fork servers of such processes, and the modules that they preload.
+
+Also removes what killed runs left behind.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,11 +17,18 @@ from xmcbench import progress
 from xmcbench.environment import accelerators, thread_variables
 from xmcbench.errors import StorageError
 from xmcbench.processes.forkserver import AVAILABLE, ForkServer
+from xmcbench.processes.process_tree import kill_orphans
 from xmcbench.processes.supervisor import Ending, Supervised, without_secrets
 from xmcbench.progress import Report
 from xmcbench.runner.executors.base import Task
 from xmcbench.runner.job import Outcome
-from xmcbench.storage.temporary import scratch
+from xmcbench.storage.artifact_stores import sweep_store, sweep_stores
+from xmcbench.storage.cache import cache_root, cluster_cache
+from xmcbench.storage.temporary import scratch, sweep_scratch
+from xmcbench.storage.temporary import sweep as sweep_folder
+
+if TYPE_CHECKING:
+    from xmcbench.records import Store
 
 _OUTCOME, _PROGRESS = "outcome.json", "progress.json"
 #: Settings of glibc's malloc: keep up to 1 GiB that is freed, and use it again for arrays of up to 256 MiB. By default,
@@ -136,10 +147,14 @@ class Servers:
             return None
         variables = {name: value for name, value in environment.items() if name not in _LATER}
         key = tuple(imports), frozenset(variables.items())
-        self._end_the_dead()
+        for other, found in list(self._servers.items()):
+            if not found.is_running:
+                self._servers.pop(other).end()
         server = self._servers.pop(key, None)
         if server is None:
-            self._make_room()
+            for other, found in list(self._servers.items()):
+                if len(self._servers) >= _MOST and not found.is_busy:
+                    self._servers.pop(other).end()
             try:
                 server = ForkServer(imports, variables | self._own())
             except (OSError, StorageError):
@@ -152,19 +167,24 @@ class Servers:
         self._folder = self._folder or self._files.enter_context(scratch())
         return {**{name: os.environ[name] for name in _LATER & os.environ.keys()}, "TMPDIR": str(self._folder)}
 
-    def _end_the_dead(self) -> None:
-        for key, server in list(self._servers.items()):
-            if not server.is_running:
-                self._servers.pop(key).end()
-
-    def _make_room(self) -> None:
-        for key, server in list(self._servers.items()):
-            if len(self._servers) >= _MOST and not server.is_busy:
-                self._servers.pop(key).end()
-
     def end(self) -> None:
         """End all servers."""
         while self._servers:
             self._servers.popitem()[1].end()
         self._files.close()
         self._folder = None
+
+
+def sweep(store: Store) -> None:
+    """Remove remains on this machine and in a runs folder: unfinished files, and claims of dead processes."""
+    sweep_machine()
+    store.sweep()
+
+
+def sweep_machine() -> None:
+    """Remove remains on this machine: processes, temporary folders, and unfinished work in the cache."""
+    kill_orphans()
+    sweep_scratch()
+    sweep_store(cache_root())
+    sweep_stores(cluster_cache())
+    sweep_folder(cluster_cache() / "files")

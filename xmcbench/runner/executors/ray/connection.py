@@ -88,8 +88,9 @@ class Cluster:
     def check_versions(self) -> None:
         """Raise UsageError if a machine has a different Python or xmcbench or none, or is alive and does not answer."""
         probe = self.ray.remote(report_versions)
+        only_on = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         asked = {
-            probe.options(num_cpus=0, max_retries=0, scheduling_strategy=self._on(node)).remote(): node
+            probe.options(num_cpus=0, max_retries=0, scheduling_strategy=only_on(node.id, soft=False)).remote(): node
             for node in self.nodes()
             if node.cores
         }
@@ -112,10 +113,6 @@ class Cluster:
                     f"install the xmcbench of this machine there ({Versions.here().xmcbench})",
                 ) from None
             Versions.here().check(versions)
-
-    def _on(self, node: Node) -> Any:
-        """Return the strategy that runs a task on one machine only."""
-        return self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node.id, soft=False)
 
 
 @contextmanager

@@ -23,9 +23,8 @@ from xmcbench.errors import DataError, StorageError, UsageError
 from xmcbench.processes.supervisor import Ending, wait
 from xmcbench.progress import Report
 from xmcbench.runner import isolation
-from xmcbench.runner.cleanup import sweep_machine
 from xmcbench.runner.executors.base import Machine, Task, is_pretrained
-from xmcbench.runner.executors.process import Process
+from xmcbench.runner.executors.process import Process, sweep_machine
 from xmcbench.runner.executors.ray.rpc import Failure, Request, Started, put_folder, write_folder
 from xmcbench.runner.job import Job, Outcome, TextFile, find_requests, is_artifact
 from xmcbench.storage.artifact_files import COST
