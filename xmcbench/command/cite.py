@@ -24,7 +24,7 @@ _RUNS = Path("runs")
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench cite``."""
     parser.add_argument("names", nargs="*", metavar="METHOD|DATASET", help="instead of those in the records")
-    parser.add_argument("--runs", type=Path, metavar="DIR", help="default: ./runs, if it is there")
+    flags.path(parser, "runs", "DIR", "default: ./runs, if it is there")
     flags.add(parser, "plugin")
 
 

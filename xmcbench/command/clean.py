@@ -30,8 +30,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "runs")
     parser.add_argument("--kind", action="append", default=[], metavar="K", help="only this kind; may be repeated")
     parser.add_argument("--older-than", type=_days, metavar="DAYS", help="only what was last used longer ago than this")
-    parser.add_argument("--unneeded", action="store_true", help="only what no record needs")
-    parser.add_argument("--remove", action="store_true", help="remove the selected items (default: only list them)")
+    flags.switch(parser, "unneeded", "only what no record needs")
+    flags.switch(parser, "remove", "remove the selected items (default: only list them)")
     flags.add(parser, "json")
 
 

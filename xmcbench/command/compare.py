@@ -22,13 +22,12 @@ from xmcbench.command import flags, report, request
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench compare``."""
     flags.add_rows(parser)
-    parser.add_argument("--force", action="store_true", help="compare across datasets or filters, without a test")
+    flags.switch(parser, "force", "compare across datasets or filters, without a test")
     flags.add(parser, "plugin", "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Select, test and print. The exit code does not depend on the difference."""
-
     found = request.comparison(arguments, arguments.force)
     report.print_json(found.as_json()) if arguments.json else report.show(found, as_json=False)
     return max(report.warn_left_out(store) for store in {found.first.store, found.second.store})

@@ -38,7 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="store the outcomes of the canaries of these methods as the new reference",
     )
-    parser.add_argument("--full", action="store_true", help="run whole cells again instead of canaries")
+    flags.switch(parser, "full", "run whole cells again instead of canaries")
     parser.add_argument(
         "--dataset",
         action="append",

@@ -8,7 +8,6 @@ lists the missing ones.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from xmcbench.command import flags, report, request
 from xmcbench.errors import UnknownName, UsageError
@@ -36,15 +35,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how it runs")
     flags.add_execution(how)
     flags.add(how, "dry-run")
-    how.add_argument("--no-run", action="store_true", help="run nothing, draw the finished cells")
+    flags.switch(how, "no-run", "run nothing, draw the finished cells")
     drawn = parser.add_argument_group("what is drawn")
     flags.add_metric(drawn, "P@5,R@100", "M[,M..]", type=flags.texts)
     flags.add(drawn, "filter")
-    drawn.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder for the figures (default: curves/ in the runs folder)"
-    )
-    drawn.add_argument("--png", action="store_true", help="also write PNG (needs resvg-py)")
-    drawn.add_argument("--pdf", action="store_true", help="also write PDF (needs cairosvg)")
+    flags.path(drawn, "out", "DIR", "folder for the figures (default: curves/ in the runs folder)")
+    flags.switch(drawn, "png", "also write PNG (needs resvg-py)")
+    flags.switch(drawn, "pdf", "also write PDF (needs cairosvg)")
     flags.add(drawn, "json")
 
 

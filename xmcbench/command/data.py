@@ -24,19 +24,19 @@ def add(parser: argparse.ArgumentParser) -> None:
 
     build = verb("build", _build, "build a dataset from its source")
     build.add_argument("name", metavar="NAME", help="a dataset whose card says how it is built")
-    build.add_argument("--out", type=Path, metavar="DIR", help="default: the folder of the dataset's card")
+    flags.path(build, "out", "DIR", "default: the folder of the dataset's card")
     _add_force(build)
-    build.add_argument("--indices", type=Path, metavar="DIR", help="the source files (default: fetched)")
+    flags.path(build, "indices", "DIR", "the source files (default: fetched)")
     other = "accept a release other than the card's (with --out)"
-    build.add_argument("--other-release", action="store_true", help=other)
+    flags.switch(build, "other-release", other)
     releases = "for datasets of two: 13, trixie, testing@2026-11-21 (with --out)"
     for side in ("train", "test"):
         build.add_argument(f"--{side}", metavar="RELEASE", help=f"Debian release of the {side} data, {releases}")
 
     fetch = verb("fetch", _fetch, "download a dataset, or the files that it is built from")
     fetch.add_argument("name", metavar="NAME", help="a dataset whose card says where it is")
-    fetch.add_argument("--out", type=Path, metavar="DIR", help="default: the first dataset folder that is writable")
-    fetch.add_argument("--offline", action="store_true", help="open no connection: only say whether the data are there")
+    flags.path(fetch, "out", "DIR", "default: the first dataset folder that is writable")
+    flags.switch(fetch, "offline", "open no connection: only say whether the data are there")
     _add_force(fetch)
 
     _add_place(verb("verify", _verify, "check a dataset's files against its card"))
@@ -53,9 +53,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     audit = verb("audit", _audit, "look for repeated and empty texts, and test texts in the training set")
     _add_place(audit)
     _add_tokenizer(audit)
-    audit.add_argument("--no-near", action="store_true", help="exact repetitions only: much faster on large datasets")
-    audit.add_argument("--html", type=Path, metavar="FILE", help="also write a page")
-    audit.add_argument("--force", action="store_true", help="replace FILE")
+    flags.switch(audit, "no-near", "exact repetitions only: much faster on large datasets")
+    flags.path(audit, "html", "FILE", "also write a page")
+    flags.switch(audit, "force", "replace FILE")
     flags.add(audit, "json")
 
     export = verb("export", _export, "write a dataset in another format")
@@ -63,10 +63,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     _add_out(export)
     layouts = "a layout that can be written; `ls layouts` lists them"
     export.add_argument("--format", required=True, metavar="FORMAT", help=layouts)
-    export.add_argument(
-        "--flatten",
-        action="store_true",
-        help="make every run of white space a space, for formats with one text per line, and leave out what labels "
+    flags.switch(
+        export,
+        "flatten",
+        "make every run of white space a space, for formats with one text per line, and leave out what labels "
         "carry besides their titles, for formats that cannot hold it",
     )
 
@@ -91,17 +91,17 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
 
 def _add_tokenizer(parser: argparse.ArgumentParser) -> None:
     about = "folder of a model, or its tokenizer.json; also warn of scripts whose letters the tokenizer does not know"
-    parser.add_argument("--tokenizer", type=Path, metavar="FOLDER", help=about)
+    flags.path(parser, "tokenizer", "FOLDER", about)
 
 
 def _add_out(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="new or empty folder to write")
+    flags.path(parser, "out", "DIR", "new or empty folder to write", required=True)
     _add_force(parser)
 
 
 def _add_force(parser: argparse.ArgumentParser) -> None:
     others = "write into a folder that has other files; files with the same names are replaced"
-    parser.add_argument("--force", action="store_true", help=others)
+    flags.switch(parser, "force", others)
 
 
 def run(arguments: argparse.Namespace) -> int:

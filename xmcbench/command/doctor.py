@@ -27,8 +27,8 @@ _ON = ("1", "ON", "YES", "TRUE")
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench doctor``."""
     flags.add(parser, "plugin", "json")
-    parser.add_argument("--deep", action="store_true", help="read every file of the cache and of --runs")
-    parser.add_argument("--runs", type=Path, metavar="DIR", help="for --deep (default: ./runs, if it exists)")
+    flags.switch(parser, "deep", "read every file of the cache and of --runs")
+    flags.path(parser, "runs", "DIR", "for --deep (default: ./runs, if it exists)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.command import flags, report, request
@@ -43,16 +42,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="instances listed per direction (default: 5)",
     )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="also write the explanation as an HTML page")
+    flags.path(parser, "html", "FILE", "also write the explanation as an HTML page")
     parser.add_argument("-k", type=int, default=5, metavar="K", help="of one row: predictions that count (default: 5)")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="of one row: also write a line per label")
+    flags.path(parser, "csv", "FILE", "of one row: also write a line per label")
     parser.add_argument(
         "--threshold-from",
         metavar="PLACE",
         help="of one row: choose a threshold on the scores of its row on this dataset, such as docs.csv?dev=0.3, and "
         "print micro and macro F1 at it",
     )
-    parser.add_argument("--force", action="store_true", help="replace FILE")
+    flags.switch(parser, "force", "replace FILE")
     flags.add(parser, "plugin", "json")
 
 

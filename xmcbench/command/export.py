@@ -44,12 +44,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     table.add_argument("--metric", type=flags.texts, default=["P@1", "R@100"], metavar="M,N", help="default: P@1,R@100")
     table.add_argument("--decimals", type=int, choices=(0, 1, 2), default=1, help="default: %(default)s")
-    table.add_argument("--spread", action="store_true", help="with the half-width of the interval of each figure")
+    flags.switch(table, "spread", "with the half-width of the interval of each figure")
     flags.add(table, "plugin")
     paper = verbs.add_parser("paper", help="files for an appendix: commands, environments, references, records")
     flags.add(paper, "runs", "plugin")
-    paper.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
-    paper.add_argument("--force", action="store_true", help="replace files in FOLDER")
+    flags.path(paper, "out", "FOLDER", "folder to write", required=True)
+    flags.switch(paper, "force", "replace files in FOLDER")
     tracked = verbs.add_parser("mlflow", help="records, as runs of MLflow (needs xmcbench[mlflow])")
     flags.add(tracked, "runs")
     tracked.add_argument("--to", required=True, metavar="URI", help="tracking server, or a folder")
@@ -63,13 +63,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     judgments = verbs.add_parser("judgments", help="the scores that the judges of a runs folder gave")
     flags.add(judgments, "runs")
     for verb in (records, table, ranked, qrels, judgments):
-        verb.add_argument("--out", type=Path, required=True, metavar="FILE", help="file to write")
-        verb.add_argument("--force", action="store_true", help="replace FILE")
+        flags.path(verb, "out", "FILE", "file to write", required=True)
+        flags.switch(verb, "force", "replace FILE")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the file, or the runs of MLflow."""
-
     if arguments.action == "mlflow":
         return _mlflow(arguments)
     report.check_new(arguments.out, arguments.force)

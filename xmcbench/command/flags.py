@@ -132,6 +132,16 @@ def add(group: Any, *names: str, **changes: Any) -> None:
         group.add_argument(f"--{name}", **{**_SHARED[name], **changes})
 
 
+def switch(group: Any, name: str, said: str) -> None:
+    """Add a flag without a value."""
+    group.add_argument(f"--{name}", action="store_true", help=said)
+
+
+def path(group: Any, name: str, metavar: str, said: str, **options: Any) -> None:
+    """Add a flag that takes a path."""
+    group.add_argument(f"--{name}", type=Path, metavar=metavar, help=said, **options)
+
+
 def add_dataset(group: Any, several: bool = True) -> None:
     """Add flags for the dataset. several: whether the command takes a list."""
     what = (

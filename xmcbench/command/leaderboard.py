@@ -39,18 +39,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "sources", nargs="*", metavar="RUNS", help="runs folders, archives of them, or their addresses (with add)"
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="output folder (default: the folder of --runs, otherwise ./leaderboards; with another --format, a "
+    flags.path(
+        parser,
+        "out",
+        "DIR",
+        "output folder (default: the folder of --runs, otherwise ./leaderboards; with another --format, a "
         "subfolder named after it)",
     )
-    parser.add_argument(
-        "--runs",
-        type=Path,
-        metavar="DIR",
-        help="runs folder to read (default: --out with --format markdown, otherwise ./leaderboards)",
+    flags.path(
+        parser, "runs", "DIR", "runs folder to read (default: --out with --format markdown, otherwise ./leaderboards)"
     )
     parser.add_argument(
         "--format",
@@ -58,23 +55,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         default="markdown",
         help="of the output (default: %(default)s)",
     )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="replace files that were not generated; with add: replace records of the same cells",
-    )
-    parser.add_argument(
-        "--published",
-        action="store_true",
-        help="also show datasets that have published rows only (default: with ./leaderboards)",
-    )
+    flags.switch(parser, "force", "replace files that were not generated; with add: replace records of the same cells")
+    flags.switch(parser, "published", "also show datasets that have published rows only (default: with ./leaderboards)")
     flags.add(parser, "plugin")
-    parser.add_argument(
-        "--check", action="store_true", help="change nothing; exit 1 if a file is out of date or a record is refused"
-    )
-    parser.add_argument(
-        "--refresh", action="store_true", help="first run stale cells again: those whose code has changed"
-    )
+    flags.switch(parser, "check", "change nothing; exit 1 if a file is out of date or a record is refused")
+    flags.switch(parser, "refresh", "first run stale cells again: those whose code has changed")
     flags.add_limits(parser)
     parser.add_argument(
         "--dataset",

@@ -82,7 +82,6 @@ def _table(entries: list[dict[str, Any]], metrics: list[str]) -> str:
 
 def _paragraph(text: str, first: str, others: str) -> str:
     """Return a text in lines of the terminal, 100 characters at most, each with its indent."""
-
     width = min(100, terminal_width() or 100)
     return textwrap.fill(
         text, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False, break_long_words=False

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 from xmcbench.command import flags, report, request
 from xmcbench.command.terminal import print_results
@@ -29,8 +28,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     flags.add_setting(parser, several=False, required=True, help="zero-shot, few-shot or all pairs")
     flags.add_metric(parser)
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw the ranks with the critical difference")
-    parser.add_argument("--force", action="store_true", help="replace FILE")
+    flags.path(parser, "svg", "FILE", "also draw the ranks with the critical difference")
+    flags.switch(parser, "force", "replace FILE")
     flags.add(parser, "plugin", "json")
 
 

@@ -19,16 +19,8 @@ from xmcbench.command.leaderboard import BOARD
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench reproduce``."""
     parser.add_argument("key", metavar="KEY", help="the beginning of a record's key")
-    parser.add_argument(
-        "--runs", type=Path, metavar="DIR", help="default: ./leaderboards if there are records in it, otherwise ./runs"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("reproduced"),
-        metavar="DIR",
-        help="runs folder of the new run (default: ./reproduced)",
-    )
+    flags.path(parser, "runs", "DIR", "default: ./leaderboards if there are records in it, otherwise ./runs")
+    flags.path(parser, "out", "DIR", "runs folder of the new run (default: ./reproduced)", default=Path("reproduced"))
     parser.add_argument("--dataset", metavar="NAME|PLACE", help="default: the name in the record")
     flags.add(parser, "columns")
     flags.add_limits(parser)

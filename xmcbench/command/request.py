@@ -34,17 +34,9 @@ def options(arguments: argparse.Namespace) -> Options:
     """Return how cells are executed. Raises UsageError."""
     from xmcbench.experiment import Options
 
-    return Options(
-        arguments.runs,
-        tuple(arguments.plugin),
-        limits(arguments),
-        compute(arguments),
-        arguments.force,
-        arguments.refresh,
-        jobs=arguments.jobs,
-        cells_per_gpu=arguments.cells_per_gpu,
-        on=arguments.on,
-    )
+    names = {"runs", "force", "refresh", "jobs", "cells_per_gpu", "on"} & vars(arguments).keys()  # `fit` has few
+    given = {name: getattr(arguments, name) for name in names}
+    return Options(plugins=tuple(arguments.plugin), limits=limits(arguments), compute=compute(arguments), **given)
 
 
 def limits(arguments: argparse.Namespace) -> Limits:

@@ -35,17 +35,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench score``."""
     parser.add_argument("--dataset", metavar="NAME|PLACE", help="dataset whose test pairs are the ground truth")
     flags.add(parser, "columns")
-    parser.add_argument(
-        "--predictions",
-        required=True,
-        type=Path,
-        metavar="FILE",
-        help="npz: int32 'indices', float32 'scores' [N, k]; trec: a run",
+    flags.path(
+        parser, "predictions", "FILE", "npz: int32 'indices', float32 'scores' [N, k]; trec: a run", required=True
     )
     parser.add_argument(
         "--format", choices=("npz", "trec"), default="npz", help="format of --predictions (default: npz)"
     )
-    parser.add_argument("--qrels", type=Path, metavar="FILE", help="true pairs, instead of --dataset (trec)")
+    flags.path(parser, "qrels", "FILE", "true pairs, instead of --dataset (trec)")
     flags.add(parser, "filter", "metrics", "json")
 
 

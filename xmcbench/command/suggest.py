@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     flags.add_dataset(what, several=False)
     method = what.add_mutually_exclusive_group(required=True)
     method.add_argument("--method", type=flags.texts, metavar="M", help="name, with :PRESET if needed")
-    method.add_argument("--model", type=Path, metavar="FOLDER", help="a folder that `fit` wrote")
+    flags.path(method, "model", "FOLDER", "a folder that `fit` wrote")
     what.add_argument(
         "--documents",
         metavar="PLACE",
@@ -46,13 +46,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="leave out labels with a lower score; `explain METHOD --threshold-from PLACE` chooses one",
     )
-    what.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE.tsv",
-        help="file to write: uid, rank, score, label uid, label (default with --model: a table is printed)",
+    flags.path(
+        what,
+        "out",
+        "FILE.tsv",
+        "file to write: uid, rank, score, label uid, label (default with --model: a table is printed)",
     )
-    what.add_argument("--overwrite", action="store_true", help="replace --out if it exists")
+    flags.switch(what, "overwrite", "replace --out if it exists")
     flags.add(what, "filter")
     flags.add_setting(
         what, several=False, default=None, help="default: full if there are training pairs that the method uses"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
@@ -39,7 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     shown = parser.add_argument_group("what is shown")
     flags.add_metric(shown)
     flags.add(shown, "filter")
-    shown.add_argument("--figure", type=Path, metavar="FILE.svg", help="draw the metric by trial")
+    flags.path(shown, "figure", "FILE.svg", "draw the metric by trial")
 
 
 def run(arguments: argparse.Namespace) -> int:
