@@ -131,11 +131,11 @@ class _Notebook(Screen):
 
 
 class _Lines(Screen):
-    def __init__(self, every_s: float = _EVERY_S) -> None:
-        self._every_s, self._said_at = every_s, time.monotonic()
+    def __init__(self) -> None:
+        self._said_at = time.monotonic()
 
     def show(self, lines: list[str]) -> None:
-        if time.monotonic() - self._said_at >= self._every_s:
+        if time.monotonic() - self._said_at >= _EVERY_S:
             self.say("; ".join(lines))
 
     def say(self, line: str) -> None:

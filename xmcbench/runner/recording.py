@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xmcbench.metrics import protocol
 from xmcbench.output.escaping import visible
 from xmcbench.records import Record
-from xmcbench.records.record import Environment, Measured, MethodFacts, Protocol, Status, SubsetFacts
+from xmcbench.records.record import Environment, Measured, MethodFacts, Status, SubsetFacts
 from xmcbench.records.record_json import check_readable
-from xmcbench.records.staleness import metrics_digest
 from xmcbench.runner.job import Outcome
+from xmcbench.runner.scoring import protocol_of
 
 if TYPE_CHECKING:
     from xmcbench.environment import Compute
@@ -67,12 +66,6 @@ def record_of(
     if scored:
         result = {"metrics": scored.metrics, "predictions": scored.predictions, "ranks": scored.ranks}
         result |= {"notes": outcome.notes, "isolation": outcome.isolation, "artifacts": outcome.artifacts}
-    unscored = Protocol(
-        version=protocol.VERSION,
-        filter=dataset.card.filter,
-        propensity=dataset.propensity,
-        source_sha256=metrics_digest(),
-    )
     record = Record(
         key=planned.cell.key,
         cell=planned.cell,
@@ -89,7 +82,7 @@ def record_of(
         subset=subset_facts(planned.subset),
         data_notes=dataset.notes,
         counts=dataset.counts(),
-        protocol=scored.protocol if scored else unscored,
+        protocol=scored.protocol if scored else protocol_of(dataset.card.filter, dataset.propensity),
         environment=Environment(
             packages=_merge_packages(machine.packages, outcome.packages),
             hardware=machine.hardware,

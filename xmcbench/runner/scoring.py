@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from xmcbench.errors import DataError, StorageError, UsageError
-from xmcbench.metrics import Evaluation, Scores, additional, invariants, inverse_propensity_of, label_groups
+from xmcbench.metrics import Evaluation, Scores, additional, invariants, inverse_propensity_of, label_groups, protocol
 from xmcbench.metrics.labels import MIN_INSTANCES
 from xmcbench.records import Ranks, Record, Staleness, Store, Truth
-from xmcbench.records.record import Figures, FilteredFigures
+from xmcbench.records.record import Figures, FilteredFigures, Protocol
+from xmcbench.records.staleness import metrics_digest
 
 if TYPE_CHECKING:
     from xmcbench.runner.scorer import Scorer
@@ -37,6 +38,11 @@ def figures(ranks: Ranks, truth: Truth, propensity: tuple[float, float]) -> dict
         views = {group: figures_of(evaluate(under_filter[inside])) for group, (evaluate, inside) in groups.items()}
         found[name] = FilteredFigures(**msgspec.structs.asdict(figures_of(scores)), views=views)
     return found
+
+
+def protocol_of(filter_name: Any, propensity: tuple[float, float]) -> Protocol:
+    """Return the facts of a record about today's metrics, the filter of its dataset, and the constants A and B."""
+    return Protocol(version=protocol.VERSION, filter=filter_name, propensity=propensity, source_sha256=metrics_digest())
 
 
 def _inverse_propensity(truth: Truth, constants: tuple[float, float]) -> np.ndarray | None:
