@@ -134,9 +134,13 @@ class Parameter(Struct, frozen=True):
         return self.check(value, owner)
 
 
-@cache  # every annotation is compiled, and a plan asks several times
 def list_parameters(cls: type) -> dict[str, Parameter]:
     """Return the hyperparameters of a class by name, those of its bases first. Raises PluginError for a wrong type."""
+    return _find_parameters(cls)
+
+
+@cache  # every annotation is compiled, and a plan asks several times
+def _find_parameters(cls: type) -> dict[str, Parameter]:
     return {
         name: _parameter(cls, name, hint)
         for name, hint in _hints(cls).items()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
@@ -21,8 +21,6 @@ from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-Value = TypeVar("Value")
 
 #: The file of the definitions, and its tables that are no methods.
 _FILE, _OTHERS = "canaries.toml", ("shared", "models")
@@ -109,7 +107,8 @@ def canary_folder() -> Path:
 @cache
 def data() -> Data:
     """Read the data set, once. Raises DataError."""
-    return _read("texts.json", partial(msgspec.json.decode, type=Data))
+    read: Data = _read("texts.json", partial(msgspec.json.decode, type=Data))
+    return read
 
 
 def _canary(method: str, name: str, table: Mapping[str, Any]) -> Canary:
@@ -126,10 +125,11 @@ def _canary(method: str, name: str, table: Mapping[str, Any]) -> Canary:
 
 @cache
 def _file() -> dict[str, Any]:
-    return _read(_FILE, tomllib.loads)
+    read: dict[str, Any] = _read(_FILE, tomllib.loads)
+    return read
 
 
-def _read(name: str, parse: Callable[[str], Value]) -> Value:
+def _read(name: str, parse: Callable[[str], Any]) -> Any:
     file = canary_folder() / name
     try:
         return parse(read_text(file))
