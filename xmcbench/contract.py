@@ -87,8 +87,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
 def check(request: CheckRequest) -> list[Finding]:
     """Make every check that applies to the method, in a separate process under the limits of the request.
 
-    If the method does not load, the later checks are left out. If the process does not run to its end, that is the last
-    finding.
+    If the method does not load, it is the last finding; so is a process that does not run to its end.
     """
     with scratch() as folder:
         asked, answered, finished = (folder / name for name in ("request.json", "findings.json", "finished.json"))

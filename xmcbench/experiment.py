@@ -218,8 +218,7 @@ def _plan(requests: Sequence[Request], options: Options, registry: Registry, run
 def _choose_filter(planned: Plan, name: str | None) -> str:
     """Return the filter under which the cells of a plan are shown; empty where the cards of datasets differ in it.
 
-    Raises UsageError where a dataset has neither the named filter nor that of its card, which its records are made
-    with.
+    Raises UsageError where a dataset has neither the named filter nor that of its card.
     """
     datasets = {cell.dataset.digest: cell.dataset for cell in planned.cells}
     own = {dataset.choose_filter(None) for dataset in datasets.values()}

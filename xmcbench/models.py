@@ -150,11 +150,10 @@ def fit(
     options: Options | None = None,
     registry: Registry | None = None,
 ) -> Model:
-    """Train a method as its cell does, and write it into the folder ``out``.
+    """Train a method as its cell does, and write it into the folder ``out``, which is opened again and tested.
 
-    arguments: of ``xmcbench.run``, for a single cell; the setting as of ``suggest``. The folder is opened again and
-    predicts some test instances before it is there for others. Raises UsageError, DataError, and MethodError where the
-    method fails, cannot be kept, or predicts otherwise when opened.
+    arguments: of ``xmcbench.run``, for a single cell; the setting as of ``suggest``. Raises UsageError, DataError, and
+    MethodError where the method fails, cannot be kept, or predicts otherwise when opened.
     """
     out = Path(out)
     check_out(out, overwrite)

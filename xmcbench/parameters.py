@@ -65,9 +65,8 @@ class Limit(Struct, frozen=True):
 class Doc(Struct, frozen=True):
     """The meaning of a hyperparameter.
 
-    source: of its default, such as a section of a paper. added: whether it is newer than results of the method, and
-    its default gives the method as it was before. The default is then no part of the identity of a cell, and earlier
-    results stay in place.
+    source: of its default, such as a section of a paper. added: whether it is newer than results of the method: its
+    default gives the method as it was before, and is no part of the identity of a cell.
     """
 
     text: str

@@ -117,11 +117,10 @@ def suggest(
     registry: Registry | None = None,
     execute: Callable[[Run], Results] = Run.execute,
 ) -> Suggestions:
-    """Suggest labels for documents.
+    """Suggest labels for documents. Raises UsageError, DataError, MethodError if the cell fails.
 
-    arguments: of ``xmcbench.run``, for a single cell; without a setting, it is ``full`` if the dataset has training
-    pairs and the method uses them. documents: the place of others than the test set. registry: default is that of the
-    options. Raises UsageError, DataError, MethodError if the cell fails.
+    arguments: of ``xmcbench.run``, for a single cell; the setting is ``full`` by default if the dataset has training
+    pairs that the method uses. documents: the place of others than the test set.
     """
     check_k(k)
     (place,) = several(arguments["dataset"]) or (default_dataset(),)

@@ -64,9 +64,8 @@ def write_qrels(path: Path, pairs: csr_matrix, queries: Sequence[str], documents
 def read_run(path: Path, queries: Sequence[str], documents: Sequence[str], others: bool = False) -> TopK:
     """Return the predictions of a run, in the order of the protocol: by score, ties by lower label id.
 
-    Rank and tag are ignored. Queries without a line have no predictions. others: ignore queries that are not among
-    these. Raises DataError, naming the line, for another format, a query or document that is not there, a score that is
-    not a finite number, and a document that is given twice.
+    Rank and tag are ignored. others: ignore queries that are not among these. Raises DataError, naming the line, for
+    another format, an unknown query or document, a score that is not finite, and a repeated document.
     """
     rows, labels, scores = _read(path, _RUN, "score", queries, documents, others)
     order = np.lexsort((labels, -scores, rows))
@@ -101,8 +100,7 @@ def names_in(run: Path, qrels: Path) -> tuple[list[str], list[str]]:
 def separate(scores: np.ndarray) -> np.ndarray:
     """Lower scores [N, k], best first, by the least in float32, so that no two of a row are equal.
 
-    The scores of predictions are finite: those at the ends of float32 are moved inward. -inf, where there is no
-    prediction, stays.
+    Scores at the ends of float32 are moved inward; -inf, where there is no prediction, stays.
     """
     lowest = np.full(scores.shape[1], -_LARGEST, np.float32)
     for place in range(len(lowest) - 2, -1, -1):

@@ -186,8 +186,7 @@ def _with_current_figures(
 ) -> tuple[list[Record], list[str]]:
     """Return the records, scored again where the code of ranks or metrics, propensities or the default filter changed.
 
-    places: where datasets are that are not found by their names. With ``check`` nothing is written; the second part
-    names the records that would be.
+    places: of datasets not found by name. With ``check`` nothing is written; the second part names outdated records.
     """
     from xmcbench.data.card import is_limited
     from xmcbench.data.catalog import known_datasets, load_dataset

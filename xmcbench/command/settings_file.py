@@ -48,8 +48,7 @@ _OF_FEW_SHOT = ("ratio", "by")
 def expand(words: list[str], flags: Callable[[], Iterable[str]]) -> list[list[str]]:
     """Return the command lines that a command line stands for, one per grid of the settings file.
 
-    The contents of the file replace ``--config FILE``. flags: those of the command, which the file may set. Raises
-    UsageError.
+    The file replaces ``--config FILE``. flags: those of the command, which the file may set. Raises UsageError.
     """
     paths, rest = _take(words, _FLAG)
     if len(paths) > 1:

@@ -30,8 +30,7 @@ _OPTIONAL = ("describe", "require", "uses", "inputs", "estimate_calls", "pretrai
 class Description(Struct, frozen=True, kw_only=True):
     """A method by the attributes of its class; those of ``xmcbench.Method`` are explained there.
 
-    cls: module and name of the class. doc: its docstring. parameters: by name. defines: the optional functions that the
-    class itself defines.
+    cls: module and name of the class. doc: its docstring. parameters: by name. defines: optional functions of its own.
     """
 
     cls: str

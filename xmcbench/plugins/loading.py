@@ -116,10 +116,9 @@ def from_point(point: metadata.EntryPoint) -> Imported:
 
 
 def from_file(path: Path) -> list[Imported]:
-    """Return the methods that a plug-in file defines, each under its ``method_name``.
+    """Return the methods that a plug-in file defines, each under its ``method_name``. Raises UsageError for no file.
 
-    Raises UsageError if there is no such file. A file that cannot be imported, or defines no method, is one entry with
-    a reason.
+    A file that cannot be imported, or defines no method, is one entry with a reason.
     """
     check_file(path)
     origin = str(path)
@@ -175,8 +174,7 @@ def _import_elsewhere(path: Path) -> None:
 class _FromSource(SourceFileLoader):
     """Imports a file from its source.
 
-    Python's cache of compiled files compares the size and the second of the last change, so it can be older than an
-    edited plug-in.
+    Python's cache compares the size and the second of the last change, so it can be older than an edited plug-in.
     """
 
     def path_stats(self, path: str) -> Mapping[str, Any]:

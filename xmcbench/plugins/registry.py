@@ -36,8 +36,7 @@ class Entry:
     """One method by name: its origin, and its description, or the problem that it cannot be loaded for.
 
     plugin: the file of a method that is not installed. method: the class, where it is imported here. inspect: look at
-    the method in another process, where it can be asked together with plug-in files. digest: SHA-256 (hex) of its
-    source.
+    the method in another process. digest: SHA-256 (hex) of its source.
     """
 
     name: str

@@ -55,8 +55,7 @@ _LOOK_S = 0.5
 class ForkServer:
     """A process that imports modules and forks others. It ends with this process, or when ``end`` is called.
 
-    imports: modules; one that cannot be imported is skipped. environment: its variables. Raises OSError if the process
-    cannot be started.
+    imports: modules; those that cannot be imported are skipped. Raises OSError if the process cannot be started.
     """
 
     def __init__(self, imports: Sequence[str], environment: Mapping[str, str]) -> None:

@@ -58,10 +58,9 @@ def _supervision(registry: Registry, name: str) -> str:
 
 
 def curve_grids(grid: Grid, registry: Registry) -> list[Grid]:
-    """Return the grids of a curve, from a grid of settings with ever more known pairs.
+    """Return the grids of a curve, from a grid of settings. Raises UsageError if no method is left.
 
-    Methods that never look at pairs run once, in the zero-shot setting with the first seed; methods that need pairs do
-    not run there. Raises UsageError if no method is left.
+    Methods that never look at pairs run once, zero-shot with the first seed; methods that need pairs do not run there.
     """
     if not grid.methods or "all" in grid.methods:
         raise UsageError("a curve needs the names of its methods", "--methods tfidf,xr-linear")

@@ -122,8 +122,7 @@ def training_name(method: str, parameters: Mapping[str, object]) -> str:
 def training_key(cell: Cell, method: str, parameters: Mapping[str, object], description: Description) -> str:
     """Return the key of the training of a method, the cell's own or a part of it.
 
-    It is the same in all cells for which the training is the same: those of other seeds if the method does not depend
-    on the seed, and those with other pairs if it does not look at pairs.
+    It does not depend on the seed if the method does not, nor on pairs if the method does not look at them.
     """
     identity = {
         "dataset": cell.dataset_sha256,

@@ -92,11 +92,10 @@ def plan(
     refresh: bool = False,
     runs: bool = True,
 ) -> Plan:
-    """Plan the cells of requests.
+    """Plan the cells of requests. Raises as ``resolve``, and PluginError if every named method is broken.
 
-    force: run finished cells again. refresh: run stale cells again. runs: whether the cells will be run; if not, their
-    requirements may be missing. Raises as ``resolve`` and loading a dataset do, and PluginError if every named method
-    is broken.
+    force: run finished cells again. refresh: run stale cells again. runs: whether the cells will be run, with
+    requirements.
     """
     from xmcbench.data import load_dataset
 
@@ -167,8 +166,7 @@ def plan_again(
 def _check_names(datasets: Mapping[str, Dataset], store: Store) -> None:
     """Raise UsageError if two datasets have the same name, or a board would get results on a part of one.
 
-    Results of two datasets of one name would be mixed. Names that differ only in case are the same, because their files
-    and pages may have the same paths.
+    Names that differ only in case are the same, because their files and pages may have the same paths.
     """
     found: dict[str, tuple[str, str, str]] = {}
     for path, dataset in datasets.items():

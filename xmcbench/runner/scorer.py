@@ -93,10 +93,9 @@ class Scorer:
         return process.returncode
 
     def score(self, cell: Cell, root: Path, dataset: str, depth: int, keep: bool = True) -> Scored:
-        """Score the predictions of a cell below a runs folder.
+        """Score the predictions of a cell below a runs folder. keep: whether its ranks are written.
 
-        dataset: its name or folder. depth: predictions per row. keep: whether its ranks are written. Raises MethodError
-        for invalid predictions, DataError if this is not the dataset of the cell, StorageError for files.
+        dataset: its name or folder. depth: predictions per row. Raises MethodError, DataError and StorageError.
         """
         self.begin(cell, root, dataset, depth, keep)
         return self.answer()

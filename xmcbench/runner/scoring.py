@@ -75,11 +75,10 @@ def figures_of(scores: Scores) -> Figures:
 def evaluations(
     records: Sequence[Record], store: Store, filter_name: str, propensity: tuple[float, float] | None = None
 ) -> list[Scores]:
-    """Return every metric of each record, instance by instance, under a filter.
+    """Return every metric of each record, instance by instance, under a filter, from stored ranks.
 
-    propensity: the constants A and B (default: from the record). Neither predictions nor the dataset are needed. Raises
-    UsageError for a record that was not scored under the filter, and StorageError for a record without ranks and for
-    missing or damaged files.
+    propensity: the constants A and B (default: from the record). Raises UsageError for a record that was not scored
+    under the filter, and StorageError for missing or damaged files.
     """
     stored = StoredScores(store)
     return [stored.evaluate(record, filter_name, propensity or record.protocol.propensity) for record in records]

@@ -119,8 +119,7 @@ class Cluster:
 def connect(on: str) -> Iterator[Cluster]:
     """Connect to ``ray://HOST:PORT``; for ``ray``, to RAY_ADDRESS or to a cluster that is started on this machine.
 
-    An existing connection of this process is used and left open. Raises UsageError if the cluster does not answer or
-    cannot be used, Unavailable if Ray is not installed.
+    An existing connection is used and left open. Raises UsageError for a cluster that cannot be used, and Unavailable.
     """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
