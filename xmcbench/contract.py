@@ -25,7 +25,7 @@ from xmcbench.plugins.description import DEFAULT_PRESET
 from xmcbench.plugins.loading import import_file, line_of, load
 from xmcbench.plugins.registry import Registry
 from xmcbench.processes.process_tree import ending_forks
-from xmcbench.processes.supervisor import supervise, without_secrets
+from xmcbench.processes.supervisor import Supervised, supervise, without_secrets
 from xmcbench.records import Store
 from xmcbench.runner import isolation
 from xmcbench.runner.execution import execute
@@ -93,21 +93,14 @@ def check(request: CheckRequest) -> list[Finding]:
         asked, answered, finished = (folder / name for name in ("request.json", "findings.json", "finished.json"))
         secret = isolation.add_histories(isolation.paths_of_machine())
         write_json(asked, msgspec.to_builtins(msgspec.structs.replace(request, hidden=secret)))
-        ending = supervise(
-            "xmcbench.contract",
-            [str(asked), str(answered), str(finished)],
-            folder / "log",
-            # The last check runs a cell. It needs a cache, and that of the user is hidden.
-            {
-                **without_secrets(request.environment),
-                "PYTHONHASHSEED": "0",
-                "TMPDIR": str(folder),
-                "XMCBENCH_CACHE": str(folder / "cache"),
-            },
-            finished,
-            request.time_s,
-            request.limits.memory_bytes,
+        # The last check runs a cell. It needs a cache, and that of the user is hidden.
+        ours = {"PYTHONHASHSEED": "0", "TMPDIR": str(folder), "XMCBENCH_CACHE": str(folder / "cache")}
+        environment, limits = {**without_secrets(request.environment), **ours}, request.limits
+        files = [str(asked), str(answered), str(finished)]
+        process = Supervised(
+            "xmcbench.contract", files, folder / "log", environment, finished, limits.time_s, limits.memory_bytes
         )
+        ending = supervise(process)
         found = msgspec.json.decode(answered.read_bytes(), type=list[Finding]) if answered.exists() else []
         if finished.exists():
             return found

@@ -21,7 +21,7 @@ from xmcbench.method import Method, contents
 from xmcbench.plugins.description import Description, Values
 from xmcbench.plugins.hub import offline_without_address
 from xmcbench.plugins.loading import Imported, from_file, from_point, import_file, origin_of, point
-from xmcbench.processes.supervisor import supervise, without_secrets
+from xmcbench.processes.supervisor import Supervised, supervise, without_secrets
 from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.source import source_of
 from xmcbench.storage.temporary import scratch
@@ -174,13 +174,10 @@ class Inspection:
             job, found, finished = (folder / name for name in ("job.json", "found.json", "finished.json"))
             log = folder / "log"
             _write(job, _Job(self._plugin, questions))
+            environment = {**without_secrets(secrets), "PYTHONHASHSEED": "0", "TMPDIR": str(folder)}
+            files = [str(job), str(found), str(finished)]
             ending = supervise(
-                "xmcbench.plugins.inspection",
-                [str(job), str(found), str(finished)],
-                log,
-                {**without_secrets(secrets), "PYTHONHASHSEED": "0", "TMPDIR": str(folder)},
-                finished,
-                self._time_limit_s,
+                Supervised("xmcbench.plugins.inspection", files, log, environment, finished, self._time_limit_s)
             )
             if not finished.exists():
                 _check_room(folder)

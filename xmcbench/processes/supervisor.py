@@ -139,17 +139,8 @@ def _start(
     return start_module(["xmcbench.processes.reaper", *argv], environment, subprocess.DEVNULL, stream)
 
 
-def supervise(
-    module: str,
-    arguments: Sequence[str],
-    log: Path,
-    environment: Mapping[str, str],
-    result: Path,
-    time_limit_s: float | None = None,
-    memory_limit_bytes: int | None = None,
-) -> Ending:
-    """Run a module as a process to its end, as ``Supervised``. An exception in this process (Ctrl-C) ends it too."""
-    process = Supervised(module, arguments, log, environment, result, time_limit_s, memory_limit_bytes)
+def supervise(process: Supervised) -> Ending:
+    """Wait for the end of a process. An exception in this process (Ctrl-C) ends it too."""
     try:
         while (ending := process.look()) is None:
             wait([process], _INTERVAL_S)
