@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xmcbench.topk import TopK
 
 #: Attributes that belong to a run and not to what was trained.
-_OF_RUN = frozenset({"_artifacts", "_compute", "_notes"})
+_OF_RUN = frozenset({"_artifacts", "compute", "_notes"})
 #: Whether a method uses pairs.
 Supervision = Literal["unused", "optional", "required"]
 
@@ -76,6 +76,9 @@ class Method:
     files: ClassVar[tuple[str, ...]] = ()
     environment: ClassVar[tuple[str, ...]] = ()
     choices: ClassVar[Mapping[str, str]] = {}
+    # Set by the harness; without a type, they are no hyperparameters.
+    seed = 0
+    compute = Compute()
 
     def __init_subclass__(cls, **options: object) -> None:
         """Derive ``predict`` of the class from ``predict_batches``, or the other way round.
@@ -102,23 +105,12 @@ class Method:
         for name, value in parameters.resolve(known, type(self).__name__, values).items():
             setattr(self, name, value)
         self._pretrained: dict[str, np.ndarray] = {}
-        self._seed = 0
         self._artifacts: Artifacts | None = None
-        self._compute = Compute()
         self._notes: dict[str, object] = {}
 
     def parameters(self) -> dict[str, object]:
         """Return every hyperparameter with its value."""
         return {name: getattr(self, name) for name in parameters.list_parameters(type(self))}
-
-    @property
-    def seed(self) -> int:
-        """The seed of this run."""
-        return self._seed
-
-    @seed.setter
-    def seed(self, seed: int) -> None:
-        self._seed = seed
 
     @property
     def artifacts(self) -> Artifacts:
@@ -130,15 +122,6 @@ class Method:
     @artifacts.setter
     def artifacts(self, artifacts: Artifacts) -> None:
         self._artifacts = artifacts
-
-    @property
-    def compute(self) -> Compute:
-        """Device and number of processes."""
-        return self._compute
-
-    @compute.setter
-    def compute(self, compute: Compute) -> None:
-        self._compute = compute
 
     @property
     def pretrained(self) -> dict[str, np.ndarray]:

@@ -126,10 +126,10 @@ _SHARED = {
 }
 
 
-def add(group: Any, *names: str, **changes: Any) -> None:
-    """Add flags by name to a parser or an argument group. changes: other options of them."""
+def add(group: Any, *names: str) -> None:
+    """Add flags by name to a parser or an argument group."""
     for name in names:
-        group.add_argument(f"--{name}", **{**_SHARED[name], **changes})
+        group.add_argument(f"--{name}", **_SHARED[name])
 
 
 def switch(group: Any, name: str, said: str) -> None:
