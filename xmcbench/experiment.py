@@ -70,7 +70,7 @@ class Options:
         return Registry(self.plugins, self.limits.time_s)
 
     @property
-    def place(self) -> Target:
+    def target(self) -> Target:
         """Target of the execution: the store, limits, and where cells run."""
         return Target(Store(self.runs), self.limits, self.compute, self.jobs, self.cells_per_gpu, self.on)
 
@@ -92,15 +92,15 @@ class Experiment(ABC, Generic[Shown]):
         chosen = self.options
         if chosen.progress or chosen.watch:
             progress, watch = chosen.progress or (lambda *_: None), chosen.watch or (lambda _: None)
-            return self.results(execute(self.plan, chosen.place, progress, chosen.force, watch))
+            return self.results(execute(self.plan, chosen.target, progress, chosen.force, watch))
         from xmcbench.display import execute_shown
 
-        return self.results(execute_shown(self.plan, chosen.place, chosen.force, lines))
+        return self.results(execute_shown(self.plan, chosen.target, chosen.force, lines))
 
     @property
     def jobs(self) -> int:
         """Number of cells that run at once. Raises what ``count_jobs`` raises."""
-        return count_jobs(self.options.place, [cell for cell in self.plan.cells if cell.state == "to run"])
+        return count_jobs(self.options.target, [cell for cell in self.plan.cells if cell.state == "to run"])
 
     @abstractmethod
     def results(self, records: Sequence[Record]) -> Shown:

@@ -163,7 +163,7 @@ def fit(
     cell = check_single(plan_run(grids, options, registry, None), "fit").plan.cells[0]
     texts = dataset.test[:_SAMPLE]
     with atomic_folder(out) as folder:
-        predicted = predict_texts(cell, options.place, texts, depth(cell), folder)
+        predicted = predict_texts(cell, options.target, texts, depth(cell), folder)
         _write(cell, folder)
         model = Model.load(folder, cell.plugins, options.compute)
         again = model.predict(texts, depth(cell))

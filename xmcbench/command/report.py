@@ -51,7 +51,7 @@ def run_pretraining(experiment: Run, as_json: bool = False) -> int:
             said = done if ended.ok else f"failed: {ended.reason} (log: {ended.log})"
         print(f"{name}: {said}", file=sys.stderr, flush=True)
 
-    found = pretrain(experiment.plan, experiment.options.place, progress)
+    found = pretrain(experiment.plan, experiment.options.target, progress)
     if as_json:
         lines = [
             {"method": made.planned.name, "seed": made.planned.cell.seed, "reason": made.reason, "took_s": made.took_s}
