@@ -36,7 +36,7 @@ from xmcbench.records.record import (
 )
 from xmcbench.records.staleness import metrics_digest, ranks_digest
 from xmcbench.runner.executors import local
-from xmcbench.runner.executors.servers import Servers
+from xmcbench.runner.executors.process import Servers
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import sha256_json
 

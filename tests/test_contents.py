@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from xmcbench import Method
-from xmcbench.contents import contents, identity_values
 from xmcbench.errors import UsageError
+from xmcbench.method import contents, identity_values
 from xmcbench.methods.encoder import backbone
 from xmcbench.methods.encoder.backbone import MINILM, model_input
 from xmcbench.plugins.registry import Registry

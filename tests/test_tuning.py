@@ -13,8 +13,7 @@ from xmcbench.methods.knn import KNN
 from xmcbench.methods.tfidf import Tfidf
 from xmcbench.parameters import Doc, Limit, Parameter, list_parameters, resolve
 from xmcbench.records import Store
-from xmcbench.search_space import Space, spaces
-from xmcbench.tuning import Trial, Tuned, hold_out, tune
+from xmcbench.tuning import Space, Trial, Tuned, hold_out, spaces, tune
 
 WEIGHTS = """
     from typing import Annotated

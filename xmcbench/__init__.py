@@ -10,101 +10,67 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xmcbench.api import ablation, curve, evaluate, explain, fit, run, suggest
-    from xmcbench.comparison import Comparison, compare
-    from xmcbench.data import Dataset, load_dataset
-    from xmcbench.environment import Compute, usable_cores
-    from xmcbench.errors import MethodError, Unavailable, UsageError, XmcbenchError
-    from xmcbench.experiment import Options
-    from xmcbench.extras import installation
-    from xmcbench.label_texts import LabelTexts
-    from xmcbench.method import Method
-    from xmcbench.models import Model
-    from xmcbench.parameters import Doc
-    from xmcbench.results import Results
-    from xmcbench.runner.parts import Part
-    from xmcbench.runner.target import Limits
-    from xmcbench.storage.artifacts import Artifacts
-    from xmcbench.storage.pairs import pairs_digest
-    from xmcbench.storage.reading import refuse_lfs_pointer
-    from xmcbench.storage.tensors import load_arrays, save_arrays
-    from xmcbench.texts import Texts
-    from xmcbench.topk import TopK
+    from xmcbench.api import ablation as ablation
+    from xmcbench.api import curve as curve
+    from xmcbench.api import evaluate as evaluate
+    from xmcbench.api import explain as explain
+    from xmcbench.api import fit as fit
+    from xmcbench.api import run as run
+    from xmcbench.api import suggest as suggest
+    from xmcbench.comparison import Comparison as Comparison
+    from xmcbench.comparison import compare as compare
+    from xmcbench.data import Dataset as Dataset
+    from xmcbench.data import load_dataset as load_dataset
+    from xmcbench.environment import Compute as Compute
+    from xmcbench.environment import usable_cores as usable_cores
+    from xmcbench.errors import MethodError as MethodError
+    from xmcbench.errors import Unavailable as Unavailable
+    from xmcbench.errors import UsageError as UsageError
+    from xmcbench.errors import XmcbenchError as XmcbenchError
+    from xmcbench.experiment import Options as Options
+    from xmcbench.extras import installation as installation
+    from xmcbench.label_texts import LabelTexts as LabelTexts
+    from xmcbench.method import Method as Method
+    from xmcbench.models import Model as Model
+    from xmcbench.parameters import Doc as Doc
+    from xmcbench.results import Results as Results
+    from xmcbench.runner.parts import Part as Part
+    from xmcbench.runner.target import Limits as Limits
+    from xmcbench.storage.artifacts import Artifacts as Artifacts
+    from xmcbench.storage.pairs import pairs_digest as pairs_digest
+    from xmcbench.storage.reading import refuse_lfs_pointer as refuse_lfs_pointer
+    from xmcbench.storage.tensors import load_arrays as load_arrays
+    from xmcbench.storage.tensors import save_arrays as save_arrays
+    from xmcbench.texts import Texts as Texts
+    from xmcbench.topk import TopK as TopK
 
 __version__ = "0.1.0"
 
-_PUBLIC = {
-    "Artifacts": "xmcbench.storage.artifacts",
-    "Comparison": "xmcbench.comparison",
-    "Compute": "xmcbench.environment",
-    "Dataset": "xmcbench.data",
-    "Doc": "xmcbench.parameters",
-    "LabelTexts": "xmcbench.label_texts",
-    "Limits": "xmcbench.runner.target",
-    "Method": "xmcbench.method",
-    "MethodError": "xmcbench.errors",
-    "Model": "xmcbench.models",
-    "Options": "xmcbench.experiment",
-    "Part": "xmcbench.runner.parts",
-    "Results": "xmcbench.results",
-    "Texts": "xmcbench.texts",
-    "TopK": "xmcbench.topk",
-    "Unavailable": "xmcbench.errors",
-    "UsageError": "xmcbench.errors",
-    "XmcbenchError": "xmcbench.errors",
-    "ablation": "xmcbench.api",
-    "compare": "xmcbench.comparison",
-    "curve": "xmcbench.api",
-    "evaluate": "xmcbench.api",
-    "explain": "xmcbench.api",
-    "fit": "xmcbench.api",
-    "installation": "xmcbench.extras",
-    "load_arrays": "xmcbench.storage.tensors",
-    "load_dataset": "xmcbench.data",
-    "pairs_digest": "xmcbench.storage.pairs",
-    "refuse_lfs_pointer": "xmcbench.storage.reading",
-    "run": "xmcbench.api",
-    "save_arrays": "xmcbench.storage.tensors",
-    "suggest": "xmcbench.api",
-    "usable_cores": "xmcbench.environment",
+#: The public names, by module.
+_NAMES = {
+    "api": "ablation curve evaluate explain fit run suggest",
+    "comparison": "Comparison compare",
+    "data": "Dataset load_dataset",
+    "environment": "Compute usable_cores",
+    "errors": "MethodError Unavailable UsageError XmcbenchError",
+    "experiment": "Options",
+    "extras": "installation",
+    "label_texts": "LabelTexts",
+    "method": "Method",
+    "models": "Model",
+    "parameters": "Doc",
+    "results": "Results",
+    "runner.parts": "Part",
+    "runner.target": "Limits",
+    "storage.artifacts": "Artifacts",
+    "storage.pairs": "pairs_digest",
+    "storage.reading": "refuse_lfs_pointer",
+    "storage.tensors": "load_arrays save_arrays",
+    "texts": "Texts",
+    "topk": "TopK",
 }
-
-__all__ = [
-    "Artifacts",
-    "Comparison",
-    "Compute",
-    "Dataset",
-    "Doc",
-    "LabelTexts",
-    "Limits",
-    "Method",
-    "MethodError",
-    "Model",
-    "Options",
-    "Part",
-    "Results",
-    "Texts",
-    "TopK",
-    "Unavailable",
-    "UsageError",
-    "XmcbenchError",
-    "ablation",
-    "compare",
-    "curve",
-    "evaluate",
-    "explain",
-    "fit",
-    "installation",
-    "load_arrays",
-    "load_dataset",
-    "pairs_digest",
-    "refuse_lfs_pointer",
-    "run",
-    "save_arrays",
-    "suggest",
-    "usable_cores",
-]
-
+_PUBLIC = {name: f"xmcbench.{module}" for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(_PUBLIC)  # noqa: PLE0605
 
 #: The public modules.
 _MODULES = ("arrow", "progress")

@@ -142,7 +142,7 @@ def explain(
 ) -> Explanation:
     """Show where two rows differ: in which slices of the test instances, and on which instances.
 
-    instances: how many are listed for each direction. dataset: its name, or its place if its texts are not found by the
+    instances: how many are listed per direction. dataset: its name, or its place if its texts are not found by the
     name. chosen: runs, setting, ratio, by, seed and filter, as for ``compare``. Raises what ``compare`` raises, and
     UnknownName for a metric.
     """

@@ -27,10 +27,7 @@ NAMES = ("dataset", "setting", "ratio", "by", "methods", "preset", "set", "seed"
 
 
 def merge_arguments(common: Mapping[str, Any], grids: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the arguments of each grid: its own, and the common ones. Their values of ``set`` are merged by parameter.
-
-    Raises UsageError.
-    """
+    """Return the arguments of all grids: own and common ones; ``set`` is merged by parameter. Raises UsageError."""
     merged = []
     for own in grids or [{}]:
         if unknown := sorted(own.keys() - {*NAMES}):

@@ -25,10 +25,7 @@ def from_numpy(values: np.ndarray) -> pa.Array:
 
 
 def to_numpy(array: pa.Array) -> np.ndarray[Any, Any]:
-    """Return an Arrow array of integers or floats without nulls as a read-only numpy array (no copy).
-
-    Raises ValueError where there are nulls.
-    """
+    """Return an Arrow array of numbers as a read-only numpy array (no copy). Raises ValueError if there are nulls."""
     if array.null_count:
         raise ValueError("arrays with nulls cannot be converted to NumPy")
     name = str(array.type)

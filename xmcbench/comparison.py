@@ -30,18 +30,8 @@ LEVEL = 0.05
 
 #: Fields of a record that are part of the result; the seed of the cell is shown separately.
 _RESULT = (
-    "key",
-    "sha256",
-    "metrics",
-    "predictions",
-    "ranks",
-    "notes",
-    "measured",
-    "schema",
-    "reason",
-    "log",
-    "checks",
-    "artifacts",
+    *("key", "sha256", "metrics", "predictions", "ranks", "notes", "measured"),
+    *("schema", "reason", "log", "checks", "artifacts"),
 )
 
 
@@ -95,7 +85,6 @@ class Comparison:
         return str(self)
 
     def _repr_html_(self) -> str:
-        """The same in a notebook."""
         heads, lines = self._table()
         before, after = (map(document.paragraph, parts) for parts in (self._before()[:-1], self._after()))
         return "".join([*before, document.table(self._before()[-1], heads, lines), *after])
@@ -108,7 +97,6 @@ class Comparison:
         return ["\n".join(describe_row(*row) for row in rows), head]
 
     def _after(self) -> list[str]:
-        """Return the verdict, and what else differs."""
         lines = [f"  {place}: {_format(one)} | {_format(other)}" for place, (one, other) in self.apart.items()]
         verdict = f"not tested: the rows differ in their {self.unpaired}" if self.unpaired else self._verdict()
         return [verdict, "\n".join(["What differs:", *lines] if lines else ["Nothing else differs between the rows."])]
@@ -239,7 +227,7 @@ def _differences(
 
 
 def describe_row(letter: str, row: Selected, problems: Sequence[str]) -> str:
-    """Return a row in one line, and a line for each of its problems."""
+    """Return a row in one line, and a line per problem."""
     record = row.records[0]
     where = f"{record.cell.dataset}, {record.cell.setting.title}"
     line = f"{letter}: {record.name}, {where}, seed {', '.join(map(str, row.seeds))}"

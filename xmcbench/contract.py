@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -26,8 +25,7 @@ from xmcbench.plugins.description import DEFAULT_PRESET
 from xmcbench.plugins.loading import import_file, line_of, load
 from xmcbench.plugins.registry import Registry
 from xmcbench.processes.process_tree import ending_forks
-from xmcbench.processes.secrets import without_secrets
-from xmcbench.processes.supervisor import supervise
+from xmcbench.processes.supervisor import Supervised, supervise, without_secrets
 from xmcbench.records import Store
 from xmcbench.runner import isolation
 from xmcbench.runner.execution import execute
@@ -46,8 +44,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 _TOPICS = ("apple", "bridge", "candle", "desert", "engine", "forest", "garden", "harbor", "island", "jungle")
-
-
 #: The dataset of the chance test: instances of either side, labels, true labels per instance.
 _ROWS, _LABELS, _TRUE = 400, 40, 2
 #: No honest method exceeds chance by this much in a million checks.
@@ -91,28 +87,20 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
 def check(request: CheckRequest) -> list[Finding]:
     """Make every check that applies to the method, in a separate process under the limits of the request.
 
-    If the method does not load, the later checks are left out. If the process does not run to its end, that is the last
-    finding.
+    If the method does not load, it is the last finding; so is a process that does not run to its end.
     """
     with scratch() as folder:
         asked, answered, finished = (folder / name for name in ("request.json", "findings.json", "finished.json"))
         secret = isolation.add_histories(isolation.paths_of_machine())
         write_json(asked, msgspec.to_builtins(msgspec.structs.replace(request, hidden=secret)))
-        ending = supervise(
-            "xmcbench.contract",
-            [str(asked), str(answered), str(finished)],
-            folder / "log",
-            # The last check runs a cell. It needs a cache, and that of the user is hidden.
-            {
-                **without_secrets(request.environment),
-                "PYTHONHASHSEED": "0",
-                "TMPDIR": str(folder),
-                "XMCBENCH_CACHE": str(folder / "cache"),
-            },
-            finished,
-            request.time_s,
-            request.limits.memory_bytes,
+        # The last check runs a cell. It needs a cache, and that of the user is hidden.
+        ours = {"PYTHONHASHSEED": "0", "TMPDIR": str(folder), "XMCBENCH_CACHE": str(folder / "cache")}
+        environment, limits = {**without_secrets(request.environment), **ours}, request.limits
+        files = [str(asked), str(answered), str(finished)]
+        process = Supervised(
+            "xmcbench.contract", files, folder / "log", environment, finished, limits.time_s, limits.memory_bytes
         )
+        ending = supervise(process)
         found = msgspec.json.decode(answered.read_bytes(), type=list[Finding]) if answered.exists() else []
         if finished.exists():
             return found
@@ -260,6 +248,8 @@ def _check_repetition(method: _Made, seed: int) -> None:
 
 def _at_chance(request: CheckRequest, method: _Made) -> None:
     """Run a cell on a dataset with random test pairs: a method can only predict them if it has seen them."""
+    from scipy.stats import binom
+
     name, registry = request.name, Registry([Path(request.plugin)] if request.plugin else [])
     with scratch() as folder:
         root = folder / "random-pairs"
@@ -274,7 +264,7 @@ def _at_chance(request: CheckRequest, method: _Made) -> None:
     if not record.ok:
         raise MethodError(record.reason)
     hits, scored = round(record.metrics["none"].values["P@1"] * _ROWS), record.metrics["none"].scored
-    if _chance(hits, scored, _TRUE / _LABELS) < _SIGNIFICANCE:
+    if binom.sf(hits - 1, scored, _TRUE / _LABELS) < _SIGNIFICANCE:
         raise MethodError(
             f"{hits} of {scored} random test pairs are at rank 1; by chance there would be {scored * _TRUE // _LABELS}",
             "texts and training pairs hold no information about them, so the method has read them",
@@ -297,13 +287,7 @@ def _write_random(folder: Path) -> None:
     write_instances(folder / "tst.json.gz", rows("test"))
 
 
-def _chance(hits: int, rows: int, share: float) -> float:
-    """Return the probability of at least this many hits in this many rows."""
-    return sum(math.comb(rows, k) * share**k * (1 - share) ** (rows - k) for k in range(hits, rows + 1))
-
-
 def _hide(asked: str) -> None:
-    """Hide the files that a cell must not read from this process."""
     request = msgspec.json.decode(Path(asked).read_bytes(), type=CheckRequest)
     plugin = [Path(request.plugin)] if request.plugin else []
     isolation.hide(map(Path, request.hidden), [*plugin, *isolation.find_needed_paths()])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +19,8 @@ from typing import TYPE_CHECKING, Self
 from xmcbench.output.escaping import terminal
 from xmcbench.output.quantities import duration, format_count
 from xmcbench.results import files_of
-from xmcbench.runner.estimate import similar_records
 from xmcbench.runner.execution import execute
+from xmcbench.runner.schedule import similar_records
 
 if TYPE_CHECKING:
     from xmcbench.records import Record, Store
@@ -65,8 +64,8 @@ class Outlook:
         return left / max(1, len(running)) or None
 
 
-class Screen(ABC):
-    """A place where the progress of a run is shown, while it is entered."""
+class Screen:
+    """A place where the progress of a run is shown, while it is entered. This one shows nothing."""
 
     #: Whether ``show`` replaces its last lines, so that nothing needs to be printed when a cell starts.
     changes = False
@@ -74,14 +73,12 @@ class Screen(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:  # noqa: B027 - most screens have nothing to remove
+    def __exit__(self, *_: object) -> None:
         """Remove the lines that change."""
 
-    @abstractmethod
     def show(self, lines: list[str]) -> None:
         """Show the state of a run, in place of the last one if this is possible."""
 
-    @abstractmethod
     def say(self, line: str) -> None:
         """Print a line that stays."""
 
@@ -134,11 +131,11 @@ class _Notebook(Screen):
 
 
 class _Lines(Screen):
-    def __init__(self, every_s: float = _EVERY_S) -> None:
-        self._every_s, self._said_at = every_s, time.monotonic()
+    def __init__(self) -> None:
+        self._said_at = time.monotonic()
 
     def show(self, lines: list[str]) -> None:
-        if time.monotonic() - self._said_at >= self._every_s:
+        if time.monotonic() - self._said_at >= _EVERY_S:
             self.say("; ".join(lines))
 
     def say(self, line: str) -> None:
@@ -146,25 +143,14 @@ class _Lines(Screen):
         print(line, file=sys.stderr, flush=True)
 
 
-class _Nowhere(Screen):
-    def show(self, lines: list[str]) -> None:
-        pass
-
-    def say(self, line: str) -> None:
-        pass
-
-
 def find_screen(lines: bool = True) -> Screen:
-    """Return the terminal that stderr is, or the notebook that this process serves.
-
-    lines: print plain lines if it is neither; otherwise nothing is shown.
-    """
+    """Return the terminal or notebook of this process; without either plain lines, or nothing if ``lines`` is false."""
     ipython = sys.modules.get("IPython")
     if ipython is not None and hasattr(ipython.get_ipython(), "kernel"):
         return _Notebook()
     if sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown"):
         return _Terminal()
-    return _Lines() if lines else _Nowhere()
+    return _Lines() if lines else Screen()
 
 
 def execute_shown(plan: Plan, target: Target, force: bool = False, lines: bool = True) -> list[Record]:
@@ -212,7 +198,6 @@ class Display:
 
 
 def _describe_end(record: Record, runs: Path) -> str:
-    """Return the end of a cell in one line."""
     took = f"{record.measured.total_s:.1f} s"
     if record.status == "unscored":  # as are all documents of `suggest`; tables of results say why
         return f"done, {took}"
@@ -221,7 +206,6 @@ def _describe_end(record: Record, runs: Path) -> str:
 
 
 def _describe(cell: Underway) -> str:
-    """Return the phase and progress of a cell."""
     report = cell.report
     if report is None:
         return f"starting, {duration(cell.since_s)}"

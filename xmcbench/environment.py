@@ -81,10 +81,7 @@ class Compute(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Program(Struct, frozen=True, forbid_unknown_fields=True):
-    """The version of xmcbench, and the commit of its checkout, with ``+`` if files differ from it.
-
-    commit: empty where it is not known, as for a package from an index.
-    """
+    """The version of xmcbench, and the commit of its checkout: with ``+`` if files differ from it, empty if unknown."""
 
     version: str
     commit: str
@@ -256,8 +253,5 @@ def _names(import_name: str) -> frozenset[str]:
 
 @cache
 def distributions() -> Mapping[str, list[str]]:
-    """Return name of a module -> the names under which packages with it are installed.
-
-    The first call is slow: it reads the metadata of every installed package.
-    """
+    """Return module -> names of installed packages with it. The first call is slow: it reads all their metadata."""
     return metadata.packages_distributions()

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
@@ -14,12 +14,11 @@ from xmcbench.environment import Compute
 from xmcbench.errors import UsageError
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Store
-from xmcbench.runner import pretraining
 from xmcbench.runner.execution import Progress, Watch, execute
 from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of
 from xmcbench.runner.plan import Plan, plan
 from xmcbench.runner.rows import Request
-from xmcbench.runner.schedule import Jobs, Shard
+from xmcbench.runner.schedule import Jobs
 from xmcbench.runner.target import HERE, Limits, Target, check_on, count_jobs
 
 if TYPE_CHECKING:  # a plan, or a dry run, needs no tables
@@ -71,17 +70,14 @@ class Options:
         return Registry(self.plugins, self.limits.time_s)
 
     @property
-    def place(self) -> Target:
+    def target(self) -> Target:
         """Target of the execution: the store, limits, and where cells run."""
         return Target(Store(self.runs), self.limits, self.compute, self.jobs, self.cells_per_gpu, self.on)
 
 
 @dataclass(frozen=True)
 class Experiment(ABC, Generic[Shown]):
-    """Planned cells, and how they are run and shown.
-
-    filter: under which results are shown; empty where the cards of several datasets have different ones.
-    """
+    """Planned cells. filter: under which results are shown; empty where the cards of several datasets differ in it."""
 
     plan: Plan
     options: Options
@@ -96,30 +92,21 @@ class Experiment(ABC, Generic[Shown]):
         chosen = self.options
         if chosen.progress or chosen.watch:
             progress, watch = chosen.progress or (lambda *_: None), chosen.watch or (lambda _: None)
-            return self.results(execute(self.plan, chosen.place, progress, chosen.force, watch))
+            return self.results(execute(self.plan, chosen.target, progress, chosen.force, watch))
         from xmcbench.display import execute_shown
 
-        return self.results(execute_shown(self.plan, chosen.place, chosen.force, lines))
-
-    def pretrain(self, progress: pretraining.Progress) -> list[pretraining.Pretrained]:
-        """Run only the shared pre-training that the cells need. Raises StorageError."""
-        return pretraining.pretrain(self.plan, self.options.place, progress)
+        return self.results(execute_shown(self.plan, chosen.target, chosen.force, lines))
 
     @property
     def jobs(self) -> int:
         """Number of cells that run at once. Raises what ``count_jobs`` raises."""
-        return count_jobs(self.options.place, [cell for cell in self.plan.cells if cell.state == "to run"])
+        return count_jobs(self.options.target, [cell for cell in self.plan.cells if cell.state == "to run"])
 
     @abstractmethod
     def results(self, records: Sequence[Record]) -> Shown:
         """Return the records of the plan's cells, in its order, or some of them, as results."""
 
-    def part(self, shard: Shard) -> Self:
-        """Return the cells of one of several shards."""
-        return replace(self, plan=shard.of(self.plan))
-
     def _make(self, kind: Callable[..., Shown], records: Sequence[Record], **more: object) -> Shown:
-        """Return results of some kind, with the facts that all kinds have."""
         plan = self.plan
         skipped = tuple(plan.skipped)
         return kind(tuple(records), self.filter, self.options.runs, plan.staleness, skipped, plan.named, **more)
@@ -231,8 +218,7 @@ def _plan(requests: Sequence[Request], options: Options, registry: Registry, run
 def _choose_filter(planned: Plan, name: str | None) -> str:
     """Return the filter under which the cells of a plan are shown; empty where the cards of datasets differ in it.
 
-    Raises UsageError where a dataset has neither the named filter nor that of its card, which its records are made
-    with.
+    Raises UsageError where a dataset has neither the named filter nor that of its card.
     """
     datasets = {cell.dataset.digest: cell.dataset for cell in planned.cells}
     own = {dataset.choose_filter(None) for dataset in datasets.values()}

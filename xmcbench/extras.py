@@ -19,10 +19,9 @@ _UNNAMED = ("all", "dev")
 
 
 def installation(*packages: str) -> str:
-    """Return the command that installs packages, or the words that say of which there is none for this machine.
+    """Return the command that installs packages (PyPI names), or that there is none for this machine.
 
-    packages: their names on PyPI. One that an extra of xmcbench has is installed by the extra, which knows the versions
-    that fit together and the machines that a package exists for.
+    A package of an extra is installed by the extra, which knows the versions that fit together.
     """
     wanted: dict[str, None] = {}
     for package in packages:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from xmcbench import parameters
 from xmcbench.environment import Compute
 from xmcbench.storage.artifacts import Artifacts
+from xmcbench.storage.fingerprint import fingerprint, fingerprint_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from xmcbench.topk import TopK
 
 #: Attributes that belong to a run and not to what was trained.
-_OF_RUN = frozenset({"_artifacts", "_compute", "_notes"})
+_OF_RUN = frozenset({"_artifacts", "compute", "_notes"})
 #: Whether a method uses pairs.
 Supervision = Literal["unused", "optional", "required"]
 
@@ -75,6 +76,9 @@ class Method:
     files: ClassVar[tuple[str, ...]] = ()
     environment: ClassVar[tuple[str, ...]] = ()
     choices: ClassVar[Mapping[str, str]] = {}
+    # Set by the harness; without a type, they are no hyperparameters.
+    seed = 0
+    compute = Compute()
 
     def __init_subclass__(cls, **options: object) -> None:
         """Derive ``predict`` of the class from ``predict_batches``, or the other way round.
@@ -101,23 +105,12 @@ class Method:
         for name, value in parameters.resolve(known, type(self).__name__, values).items():
             setattr(self, name, value)
         self._pretrained: dict[str, np.ndarray] = {}
-        self._seed = 0
         self._artifacts: Artifacts | None = None
-        self._compute = Compute()
         self._notes: dict[str, object] = {}
 
     def parameters(self) -> dict[str, object]:
         """Return every hyperparameter with its value."""
         return {name: getattr(self, name) for name in parameters.list_parameters(type(self))}
-
-    @property
-    def seed(self) -> int:
-        """The seed of this run."""
-        return self._seed
-
-    @seed.setter
-    def seed(self, seed: int) -> None:
-        self._seed = seed
 
     @property
     def artifacts(self) -> Artifacts:
@@ -129,15 +122,6 @@ class Method:
     @artifacts.setter
     def artifacts(self, artifacts: Artifacts) -> None:
         self._artifacts = artifacts
-
-    @property
-    def compute(self) -> Compute:
-        """Device and number of processes."""
-        return self._compute
-
-    @compute.setter
-    def compute(self, compute: Compute) -> None:
-        self._compute = compute
 
     @property
     def pretrained(self) -> dict[str, np.ndarray]:
@@ -153,7 +137,7 @@ class Method:
         """Facts about the run for the record, as JSON values (the data used, how many rows were left out, ...).
 
         A note that is a mapping with ``losses`` (a list of names) and ``curve`` (a list of points: a step, counted
-        from 1, and for each loss its mean since the point before) is a training: the leaderboard draws its losses,
+        from 1, and the mean of every loss since the point before) is a training: the leaderboard draws its losses,
         under the name of the note.
         """
         return self._notes
@@ -256,3 +240,27 @@ def _join_batches(cls: type[Method]) -> Callable[..., TopK]:
         return TopK.joined(cls.predict_batches(self, raw_X, k), k, len(raw_X))
 
     return predict
+
+
+def contents(method: Method) -> dict[str, str]:
+    """Return parameter -> identity of its content, for the parameters that name a file, a folder, or a model.
+
+    The identity is ``sha256:<hex>``, or a model of a hub with its revision. A path without a file keeps its name: the
+    method reports it. Raises DataError for a file that cannot be read, and what ``inputs`` raises.
+    """
+    found = {name: _identity(value) for name, value in method.inputs().items()}
+    return {name: identity for name, identity in found.items() if identity}
+
+
+def identity_values(method: Method) -> dict[str, Any]:
+    """Return all parameters of a method, with the content of what they name. Raises what ``contents`` raises."""
+    return {**method.parameters(), **contents(method)}
+
+
+def _identity(value: Path | str) -> str:
+    if isinstance(value, str):
+        return value
+    path = value.expanduser()
+    if path.is_dir():
+        return f"sha256:{fingerprint_folder(path)}"
+    return f"sha256:{fingerprint(path)}" if path.exists() else ""

@@ -150,11 +150,10 @@ def fit(
     options: Options | None = None,
     registry: Registry | None = None,
 ) -> Model:
-    """Train a method as its cell does, and write it into the folder ``out``.
+    """Train a method as its cell does, and write it into the folder ``out``, which is opened again and tested.
 
-    arguments: of ``xmcbench.run``, for a single cell; the setting as of ``suggest``. The folder is opened again and
-    predicts some test instances before it is there for others. Raises UsageError, DataError, and MethodError where the
-    method fails, cannot be kept, or predicts otherwise when opened.
+    arguments: of ``xmcbench.run``, for a single cell; the setting as of ``suggest``. Raises UsageError, DataError, and
+    MethodError where the method fails, cannot be kept, or predicts otherwise when opened.
     """
     out = Path(out)
     check_out(out, overwrite)
@@ -164,7 +163,7 @@ def fit(
     cell = check_single(plan_run(grids, options, registry, None), "fit").plan.cells[0]
     texts = dataset.test[:_SAMPLE]
     with atomic_folder(out) as folder:
-        predicted = predict_texts(cell, options.place, texts, depth(cell), folder)
+        predicted = predict_texts(cell, options.target, texts, depth(cell), folder)
         _write(cell, folder)
         model = Model.load(folder, cell.plugins, options.compute)
         again = model.predict(texts, depth(cell))
@@ -188,7 +187,6 @@ def check_out(out: Path, overwrite: bool) -> None:
 
 
 def _write(planned: PlannedCell, folder: Path) -> None:
-    """Write facts, labels and card of a trained method."""
     cell, dataset = planned.cell, planned.dataset
     facts = Facts(
         method=cell.method,

@@ -65,9 +65,8 @@ class Limit(Struct, frozen=True):
 class Doc(Struct, frozen=True):
     """The meaning of a hyperparameter.
 
-    source: of its default, such as a section of a paper. added: whether it is newer than results of the method, and
-    its default gives the method as it was before. The default is then no part of the identity of a cell, and earlier
-    results stay in place.
+    source: of its default, such as a section of a paper. added: whether it is newer than results of the method: its
+    default gives the method as it was before, and is no part of the identity of a cell.
     """
 
     text: str
@@ -165,7 +164,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def find_undeclared(cls: type, base: type) -> list[str]:
-    """Return a sentence for each attribute that looks like a hyperparameter or a part of the contract and is neither.
+    """Return a sentence per attribute that looks like a hyperparameter or a part of the contract and is neither.
 
     base: the class whose attributes are the contract.
     """
@@ -247,10 +246,7 @@ def _without_none(hint: Any) -> tuple[Any, bool]:
 
 
 def resolve(known: Mapping[str, Parameter], owner: str, given: Mapping[str, object]) -> dict[str, Scalar]:
-    """Return every hyperparameter with its value: the default, or the given one; text is parsed.
-
-    known: the hyperparameters of a method by name, as from ``list_parameters``. Raises UnknownName and UsageError.
-    """
+    """Return every hyperparameter with its value: the default, or the given one; text is parsed. Raises UsageError."""
     values = {name: parameter.default for name, parameter in known.items()}
     for name, value in given.items():
         if name not in known:

@@ -73,7 +73,6 @@ class Results:
         return _place_of(record)
 
     def _restrict(self, records: Sequence[Record]) -> Self:
-        """Return the results of records that are shown together."""
         return replace(self, records=tuple(records), filter=self._filter(records[0]))
 
     def _filter(self, record: Record) -> str:
@@ -95,7 +94,7 @@ class Results:
         return data_frame(flat(record, self._filter(record), self.staleness) for record in self.records)
 
     def problems(self) -> list[str]:
-        """Return one line for each cell without figures, with its predictions or the last line of its log; and for each
+        """Return one line per cell without figures, with its predictions or the last line of its log; and per
         row that is stale, or without predictions for many instances."""
         found = []
         for record in (record for record in self.records if not record.ok):
@@ -117,13 +116,12 @@ class Results:
         return found
 
     def _place(self, record: Record) -> list[str]:
-        """Return the dataset and the setting of a record, or one of them, if there are several."""
         datasets = len({record.cell.dataset for record in self.records}) > 1
         settings = len({record.cell.setting for record in self.records}) > 1
         return [record.cell.dataset] * datasets + [record.cell.setting.slug] * settings
 
     def __str__(self) -> str:
-        """For each of the ``parts``, its tables as text; then failed and stale cells."""
+        """The tables of all ``parts`` as text; then failed and stale cells."""
         parts = self.parts()
         shown = [f"{part.title}\n\n{part.tables()}" if len(parts) > 1 else part.tables() for part in parts]
         return "\n\n".join(filter(None, [*shown, *self.problems()]))
@@ -150,7 +148,6 @@ class Results:
         ]
 
     def _repr_html_(self) -> str:
-        """The tables in a notebook, then failed and stale cells."""
         from xmcbench.output import document
 
         shown = []
@@ -160,7 +157,6 @@ class Results:
         return "".join([*shown, *self._figures(), *map(document.paragraph, self.problems())])
 
     def _figures(self) -> list[str]:
-        """Return the figures of a notebook as SVG elements."""
         return []
 
 
@@ -246,7 +242,8 @@ class Ablated(Results):
         done = [
             (name, difference, row)
             for name, records in self.by_row.items()
-            for row, difference in _distinguish(rows(records, self.filter, self.staleness))
+            for made in [rows(records, self.filter, self.staleness)]
+            for row, difference in zip(made, apart([row.parameters for row in made]), strict=True)
             if row.figures
         ]
         # One table of all rows, so that all have the column of seeds if one has.
@@ -268,16 +265,8 @@ def _place_of(record: Record) -> tuple[str, Setting]:
     return record.cell.dataset, record.cell.setting
 
 
-def _distinguish(found: Sequence[Row]) -> Iterator[tuple[Row, str]]:
-    """Yield rows, each with ", name=value" of the parameters in which they differ."""
-    return zip(found, apart([row.parameters for row in found]), strict=True)
-
-
 def files_of(record: Record, runs: Path) -> str:
-    """Return the file of a cell's predictions, or the path of its log and its last line, in parentheses.
-
-    Empty where it has neither.
-    """
+    """Return the file of a cell's predictions, or its log with the last line, in parentheses; empty without both."""
     if record.predictions is not None:
         return f" (predictions: {runs / record.predictions.file})"
     if record.log is None:
@@ -294,10 +283,7 @@ def files_of(record: Record, runs: Path) -> str:
 
 
 def flat(record: Record, filter_name: str, staleness: Staleness) -> dict[str, Any]:
-    """Return a record as one line of a table: identity, every metric and its interval as fractions, costs.
-
-    All records have all columns, in one order.
-    """
+    """Return a record as one line of a table, with all columns: identity, metrics and intervals as fractions, costs."""
     cell, measured = record.cell, record.measured
     flat: dict[str, Any] = {
         "dataset": cell.dataset,

@@ -128,4 +128,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *values: object) -> None:  # noqa: A002 - its name in the base class
-        """Write nothing for each request: documents can be private."""
+        """Write nothing about requests: documents can be private."""

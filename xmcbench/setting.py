@@ -67,10 +67,7 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def at(cls, share: float, by: str) -> Setting:
-        """Return the setting in which a share of the labels, or of the pairs, is known: zero-shot at 0, all pairs at 1.
-
-        Raises UsageError for a share outside 0..1.
-        """
+        """Return the setting at a share of known labels or pairs: 0 is ez, 1 full. Raises UsageError outside 0..1."""
         return cls.of("full" if share else "ez") if share in (0, 1) else cls.of("fs", share, by)
 
     @property

@@ -117,11 +117,10 @@ def suggest(
     registry: Registry | None = None,
     execute: Callable[[Run], Results] = Run.execute,
 ) -> Suggestions:
-    """Suggest labels for documents.
+    """Suggest labels for documents. Raises UsageError, DataError, MethodError if the cell fails.
 
-    arguments: of ``xmcbench.run``, for a single cell; without a setting, it is ``full`` if the dataset has training
-    pairs and the method uses them. documents: the place of others than the test set. registry: default is that of the
-    options. Raises UsageError, DataError, MethodError if the cell fails.
+    arguments: of ``xmcbench.run``, for a single cell; the setting is ``full`` by default if the dataset has training
+    pairs that the method uses. documents: the place of others than the test set.
     """
     check_k(k)
     (place,) = several(arguments["dataset"]) or (default_dataset(),)
@@ -157,10 +156,7 @@ def check_k(k: int) -> None:
 def single_grids(
     arguments: Mapping[str, Any], dataset: Dataset, options: Options, registry: Registry | None
 ) -> tuple[list[Grid], Options, Registry]:
-    """Return the grids of a single cell, and the options and the methods to plan it with.
-
-    arguments: as of ``suggest``; dataset: the one that they name. Raises UsageError for more than one method.
-    """
+    """Return the grids of a single cell, with options and methods. Raises UsageError for several methods."""
     methods = several(arguments["methods"])
     if len(methods) != 1 or methods == ("all",):
         raise UsageError(f"{', '.join(map(str, methods))!r} is not one method", "see `xmcbench ls methods`")

@@ -1,6 +1,6 @@
 """Runs and qrels in the formats of trec_eval: the true pairs and the predictions as other programs read them.
 
-A run has a line ``query Q0 document rank score tag`` for each prediction, qrels ``query 0 document relevance`` for each
+A run has a line ``query Q0 document rank score tag`` per prediction, qrels ``query 0 document relevance`` per
 true pair. Queries are test instances and documents are labels, by uid; where uids are not unique, are empty or contain
 white space, which these files cannot hold, all are named by row number. Programs that follow trec_eval ignore the rank
 and sort by score, read as float32, with other rules for ties: so no two scores of a query are written as equal.
@@ -64,9 +64,8 @@ def write_qrels(path: Path, pairs: csr_matrix, queries: Sequence[str], documents
 def read_run(path: Path, queries: Sequence[str], documents: Sequence[str], others: bool = False) -> TopK:
     """Return the predictions of a run, in the order of the protocol: by score, ties by lower label id.
 
-    Rank and tag are ignored. Queries without a line have no predictions. others: ignore queries that are not among
-    these. Raises DataError, naming the line, for another format, a query or document that is not there, a score that is
-    not a finite number, and a document that is given twice.
+    Rank and tag are ignored. others: ignore queries that are not among these. Raises DataError, naming the line, for
+    another format, an unknown query or document, a score that is not finite, and a repeated document.
     """
     rows, labels, scores = _read(path, _RUN, "score", queries, documents, others)
     order = np.lexsort((labels, -scores, rows))
@@ -87,10 +86,7 @@ def read_qrels(path: Path, queries: Sequence[str], documents: Sequence[str]) -> 
 
 
 def names_in(run: Path, qrels: Path) -> tuple[list[str], list[str]]:
-    """Return all queries and documents of a run and its qrels, in the order of the alphabet.
-
-    Queries of the run alone are left out: nothing is known of them. Raises what ``read_run`` raises.
-    """
+    """Return the queries of qrels and the documents of qrels and run, sorted. Raises what ``read_run`` raises."""
     judged: set[bytes] = set()
     found: set[bytes] = set()
     for _, (query, _, document, *_) in _rows(qrels, _QRELS):
@@ -104,8 +100,7 @@ def names_in(run: Path, qrels: Path) -> tuple[list[str], list[str]]:
 def separate(scores: np.ndarray) -> np.ndarray:
     """Lower scores [N, k], best first, by the least in float32, so that no two of a row are equal.
 
-    The scores of predictions are finite: those at the ends of float32 are moved inward. -inf, where there is no
-    prediction, stays.
+    Scores at the ends of float32 are moved inward; -inf, where there is no prediction, stays.
     """
     lowest = np.full(scores.shape[1], -_LARGEST, np.float32)
     for place in range(len(lowest) - 2, -1, -1):

@@ -13,10 +13,12 @@ from itertools import product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from xmcbench.arguments import make_grids
 from xmcbench.data.catalog import DEV, locate
 from xmcbench.data.sources.finding import reference_to
-from xmcbench.errors import MethodError, Unavailable, UnknownName, XmcbenchError
+from xmcbench.errors import MethodError, Unavailable, UnknownName, UsageError, XmcbenchError
 from xmcbench.experiment import Options, Run, plan_run
 from xmcbench.extras import installation
 from xmcbench.leaderboard import canvas
@@ -24,9 +26,8 @@ from xmcbench.leaderboard.lines import Axis, Line, Lines, Point
 from xmcbench.metrics import METRICS
 from xmcbench.metrics.seeds import half_width
 from xmcbench.output.layout import format_table
-from xmcbench.parameters import Scalar
+from xmcbench.parameters import Parameter, Scalar
 from xmcbench.plugins.description import DEFAULT_PRESET
-from xmcbench.search_space import Space, spaces
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -74,7 +75,7 @@ class Tuned:
         return " ".join(f"--set {shlex.quote(f'{method}.{name}={_show(value)}')}" for name, value in values)
 
     def table(self) -> str:
-        """Return a line for each trial, the best first."""
+        """Return a line per trial, the best first."""
         ordered = sorted(self.trials, key=lambda trial: -1 if trial.value is None else trial.value, reverse=True)
         names = list(self.best.values)
         lines = [
@@ -183,7 +184,7 @@ def tune(
 
 
 def _read(number: int, values: Mapping[str, Scalar], metric: str, records: Sequence[Record], filter_name: str) -> Trial:
-    """Return a trial with the mean of its records, one for each seed."""
+    """Return a trial with the mean of its records, one per seed."""
     reason = next((f"{record.status}: {record.reason}" for record in records if not record.ok), "")
     scores = [record.metrics[filter_name] for record in records if record.ok]
     if reason or any(metric not in score.values for score in scores):
@@ -211,7 +212,6 @@ def _percent(trial: Trial) -> str:
 
 
 def _show(value: Scalar) -> str:
-    """Return a value as --set takes it."""
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
@@ -222,3 +222,88 @@ def _import() -> Any:
         raise Unavailable("tune needs the package optuna", installation("optuna")) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
+
+
+#: A range without an end reaches from the value of the preset to so many times it, and to that part of it.
+_SPAN = 10
+#: Distance from the end of a range that is not part of it, as a share of the range.
+_INSIDE = 0.01
+#: Choices of a parameter that is searched without being named, at most.
+_CHOICES = 4
+
+
+class Space(Struct, frozen=True):
+    """The values of one parameter: choices, or numbers from low to high, both included. is_log: on a log scale."""
+
+    choices: tuple[Scalar, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+    is_int: bool = False
+    is_log: bool = False
+
+
+def spaces(
+    method: str,
+    known: Mapping[str, Parameter],
+    base: Mapping[str, Scalar],
+    fixed: Mapping[str, object],
+    search: Sequence[str],
+) -> dict[str, Space]:
+    """Return parameter -> its space.
+
+    known, base: the parameters of the method, and their values in the preset. fixed: those that keep their value.
+    search: ``PARAM``, ``PARAM=LOW..HIGH`` or ``PARAM=A,B``, each with ``METHOD.`` before it if wanted; without any,
+    every parameter that declares a range or a few choices. Raises UsageError.
+    """
+    if not search:
+        found = {name: _find_declared(parameter, base[name]) for name, parameter in known.items() if name not in fixed}
+        few = {name: space for name, space in found.items() if space and len(space.choices) <= _CHOICES}
+        if not few:
+            raise UsageError(f"{method} declares no range to search", "--search PARAM=LOW..HIGH gives one")
+        return few
+    chosen: dict[str, Space] = {}
+    for word in search:
+        name, equals, text = word.removeprefix(f"{method}.").partition("=")
+        if name not in known:
+            raise UnknownName("parameter", f"{method}.{name}", [f"{method}.{other}" for other in known])
+        if name in fixed or name in chosen:
+            raise UsageError(f"{method}.{name} is given twice", "set it, or search it once")
+        space = _parse(known[name], text, method) if equals else _find_declared(known[name], base[name])
+        if space is None:
+            raise UsageError(f"{method}.{name} declares no range", f"--search {name}=LOW..HIGH, or {name}=A,B")
+        chosen[name] = space
+    return chosen
+
+
+def _find_declared(parameter: Parameter, value: Scalar) -> Space | None:
+    """Return the space that a parameter declares; None without one. value: of the preset."""
+    if parameter.kind == "bool":
+        return Space((False, True))
+    if parameter.choices:
+        return Space((*parameter.choices, *([None] if parameter.optional else [])))
+    if parameter.kind == "str" or not parameter.limits or not isinstance(value, int | float):
+        return None
+    low = max((limit.bound for limit in parameter.limits if limit.sign in (">", ">=")), default=None)
+    high = min((limit.bound for limit in parameter.limits if limit.sign in ("<", "<=")), default=None)
+    is_int = parameter.kind == "int"
+    if low is None or high is None:
+        if value <= 0:  # nothing says how large its values are
+            return None
+        below, above = value / _SPAN, value * _SPAN
+        low, high = (below if low is None else max(below, low)), (above if high is None else min(above, high))
+        return Space((), round(low) or 1 if is_int else low, round(high) if is_int else high, is_int, is_log=True)
+    signs = {limit.sign for limit in parameter.limits}
+    step = 1 if is_int else _INSIDE * (high - low)
+    return Space((), low + step * (">" in signs), high - step * ("<" in signs), is_int)
+
+
+def _parse(parameter: Parameter, text: str, method: str) -> Space:
+    """Return the space that a text gives: LOW..HIGH, or values with commas. Raises UsageError."""
+    first, dots, last = text.partition("..")
+    if not dots:
+        return Space(tuple(parameter.parse(value.strip(), method) for value in text.split(",")))
+    low, high = (parameter.parse(end, method) for end in (first, last))
+    if parameter.kind not in ("int", "float") or low is None or high is None or low >= high:  # type: ignore[operator]
+        raise UsageError(f"{method}.{parameter.name} = {text} is no range", "LOW..HIGH, two numbers")
+    numbers = float(low), float(high)
+    return Space((), *numbers, parameter.kind == "int", is_log=numbers[0] > 0 and numbers[1] >= _SPAN * numbers[0])

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from xmcbench.processes import process_tree
-from xmcbench.processes.supervisor import supervise
+from xmcbench.processes.supervisor import Supervised, supervise
 
 #: Run by each interpreter before anything else, as ``sitecustomize``.
 WITHOUT = """
@@ -40,7 +40,7 @@ def other_system(tmp_path, monkeypatch):
 def supervise_code(folder, code, **limits):
     (folder / "supervised.py").write_text(textwrap.dedent(code))
     log, result = folder / "x.log", folder / "result"
-    return supervise("supervised", [str(result)], log, dict(os.environ), result, **limits), log
+    return supervise(Supervised("supervised", [str(result)], log, dict(os.environ), result, **limits)), log
 
 
 def test_a_good_end(other_system):

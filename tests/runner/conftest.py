@@ -15,7 +15,7 @@ from xmcbench.records import Store
 from xmcbench.runner import scorer, worker
 from xmcbench.runner.execution import execute
 from xmcbench.runner.executors import process
-from xmcbench.runner.executors.servers import Servers
+from xmcbench.runner.executors.process import Servers
 from xmcbench.runner.plan import plan
 from xmcbench.runner.rows import Request
 from xmcbench.runner.target import Limits, Target

@@ -4,15 +4,15 @@ from itertools import pairwise
 
 import pytest
 
-from xmcbench.runner import backoff
-from xmcbench.runner.backoff import Backoff
+from xmcbench.runner import schedule
+from xmcbench.runner.schedule import Backoff
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that a test sets."""
     time = [1000.0]
-    monkeypatch.setattr(backoff.time, "monotonic", lambda: time[0])
+    monkeypatch.setattr(schedule.time, "monotonic", lambda: time[0])
     return time
 
 

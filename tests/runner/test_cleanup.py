@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from xmcbench.records import Store
-from xmcbench.runner.cleanup import sweep
+from xmcbench.runner.executors.process import sweep
 from xmcbench.runner.executors.ray import remote_task
 from xmcbench.storage.locks import temporary_name
 from xmcbench.storage.temporary import folder_in, temporary_path

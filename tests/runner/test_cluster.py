@@ -17,7 +17,7 @@ from xmcbench.environment import Compute
 from xmcbench.errors import StorageError, Unavailable, UsageError
 from xmcbench.processes.supervisor import Ending
 from xmcbench.progress import Report
-from xmcbench.runner import artifact_requests
+from xmcbench.runner import job as jobs
 from xmcbench.runner.executors.base import Machine, Needs, Room, Task
 from xmcbench.runner.executors.ray import connection, driver, remote_task
 from xmcbench.runner.executors.ray.connection import Cluster, connect
@@ -424,12 +424,12 @@ def test_a_cell_asks_for_artifacts_by_files(tmp_path, monkeypatch):
     asked = []
 
     def look(_):
-        for name, answered in artifact_requests.find_requests(tmp_path):
+        for name, answered in jobs.find_requests(tmp_path):
             asked.append(name)
             answered()
 
-    monkeypatch.setattr(artifact_requests, "time", SimpleNamespace(sleep=look))
-    artifact_requests.request_artifact(tmp_path, "kind/" + "0" * 32)
+    monkeypatch.setattr(jobs, "time", SimpleNamespace(sleep=look))
+    jobs.request_artifact(tmp_path, "kind/" + "0" * 32)
     assert asked == ["kind/" + "0" * 32]
     assert not [*tmp_path.iterdir()]
 

@@ -4,10 +4,10 @@ from xmcbench import UsageError
 from xmcbench.errors import UnknownName
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
-from xmcbench.runner.estimate import Estimate, shared_work, similar_records
 from xmcbench.runner.grid import Grid, curve_grids, requests_of
 from xmcbench.runner.plan import plan
 from xmcbench.runner.rows import resolve
+from xmcbench.runner.schedule import Estimate, shared_work, similar_records
 from xmcbench.setting import Setting, settings
 
 PLUGIN = """

@@ -6,10 +6,10 @@ import pytest
 from xmcbench.errors import DataError, UsageError
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Staleness, Store, as_json
-from xmcbench.runner.backoff import Backoff
 from xmcbench.runner.execution import execute
 from xmcbench.runner.grid import Grid, requests_of
 from xmcbench.runner.plan import plan
+from xmcbench.runner.schedule import Backoff
 from xmcbench.runner.scorer import Scorer
 from xmcbench.runner.scoring import evaluations, is_outdated, up_to_date
 from xmcbench.runner.target import Target

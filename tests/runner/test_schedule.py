@@ -13,8 +13,7 @@ from xmcbench.plugins.registry import Registry
 from xmcbench.processes.supervisor import Ending
 from xmcbench.progress import Report
 from xmcbench.records import Store
-from xmcbench.runner import backoff, execution, schedule, target
-from xmcbench.runner.estimate import pretraining_key
+from xmcbench.runner import execution, schedule, target
 from xmcbench.runner.execution import execute
 from xmcbench.runner.executors import local, process
 from xmcbench.runner.executors.base import Ended, Needs, Room, Task
@@ -22,7 +21,7 @@ from xmcbench.runner.executors.local import Capacity, Local
 from xmcbench.runner.grid import Grid, requests_of
 from xmcbench.runner.job import Outcome
 from xmcbench.runner.plan import plan
-from xmcbench.runner.schedule import capacity, jobs_of, needs_of
+from xmcbench.runner.schedule import capacity, jobs_of, needs_of, pretraining_key
 from xmcbench.runner.target import Target
 from xmcbench.setting import Setting
 
@@ -217,7 +216,7 @@ def test_a_part_with_other_parameters_is_not_waited_for(staged, tiny):
 
 def test_cells_that_wait_for_one_pretraining_ask_for_it_once(staged, tiny, tmp_path, monkeypatch):
     """Another run does it. A thousand cells would keep a shared folder busy."""
-    monkeypatch.setattr(backoff, "_LEAST_S", 1000.0)
+    monkeypatch.setattr(schedule, "_LEAST_S", 1000.0)
     asked, store = [], Store(tmp_path / "runs")
     claim_of = Store.pretraining_claim
     monkeypatch.setattr(Store, "pretraining_claim", lambda self, key: asked.append(key) or claim_of(self, key))
@@ -247,7 +246,7 @@ def test_what_others_have_keeps_no_cell_from_running(staged, tiny, tmp_path, mon
         def look(stage):
             seen.append([task.job.seed for task in stage.started])
             if len(seen) == 3:
-                monkeypatch.setattr(backoff, "_LEAST_S", 0.0)
+                monkeypatch.setattr(schedule, "_LEAST_S", 0.0)
                 others.close()
             return []
 

@@ -9,7 +9,7 @@ from xmcbench.methods.embedder import Embedder
 from xmcbench.methods.sentbert import SentBERT
 from xmcbench.methods.xr_transformer import XRTransformer
 from xmcbench.plugins.registry import Registry
-from xmcbench.processes.secrets import without_secrets
+from xmcbench.processes.supervisor import without_secrets
 
 SECRETS = {
     "HF_TOKEN": "1",

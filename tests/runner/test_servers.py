@@ -8,8 +8,8 @@ import tempfile
 import pytest
 
 from xmcbench.processes import forkserver
-from xmcbench.runner.executors import servers
-from xmcbench.runner.executors.servers import Servers, modules_to_import, modules_to_preload
+from xmcbench.runner.executors import process
+from xmcbench.runner.executors.process import Servers, modules_to_import, modules_to_preload
 
 
 class Server:
@@ -30,8 +30,8 @@ class Server:
 
 @pytest.fixture
 def pool(monkeypatch):
-    monkeypatch.setattr(servers, "ForkServer", Server)
-    monkeypatch.setattr(servers, "AVAILABLE", True)
+    monkeypatch.setattr(process, "ForkServer", Server)
+    monkeypatch.setattr(process, "AVAILABLE", True)
     made = Servers()
     yield made
     made.end()
@@ -73,11 +73,11 @@ def test_there_is_none_where_none_can_be(pool, monkeypatch):
     def fail(*_):
         raise BlockingIOError("too many processes")
 
-    monkeypatch.setattr(servers, "ForkServer", fail)
+    monkeypatch.setattr(process, "ForkServer", fail)
     assert pool.server([], {}) is None
-    monkeypatch.setattr(servers, "ForkServer", Server)
+    monkeypatch.setattr(process, "ForkServer", Server)
     assert pool.server([], {}) is not None
-    monkeypatch.setattr(servers, "AVAILABLE", False)
+    monkeypatch.setattr(process, "AVAILABLE", False)
     assert pool.server([], {}) is None
 
 
@@ -117,7 +117,7 @@ def test_what_looks_for_gpus_is_not_imported_before_a_fork_where_there_are_some(
 @pytest.mark.skipif(not forkserver.AVAILABLE, reason="processes are not forked on this system")
 def test_imports_before_a_fork_start_no_thread_that_does_not_know_forks():
     """jemalloc's, which pyarrow brings, does."""
-    modules = modules_to_import(servers._SLOW)
+    modules = modules_to_import(process._SLOW)
     code = f"import importlib, os\nfor name in {modules}: importlib.import_module(name)\n"
     code += "print(*(open(f'/proc/self/task/{name}/comm').read().strip() for name in os.listdir('/proc/self/task')))"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -130,7 +130,7 @@ def test_a_cell_imports_before_its_method_is_fitted(run_here, plugin, tmp_path, 
     """A module that cannot be imported is left to the method."""
     (tmp_path / "slow_to_import.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(servers._SLOW, "numpy", ("no_such_module", "slow_to_import"))
+    monkeypatch.setitem(process._SLOW, "numpy", ("no_such_module", "slow_to_import"))
     made = plugin("""
         import sys
         from xmcbench import Method

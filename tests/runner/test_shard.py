@@ -6,14 +6,13 @@ from xmcbench import UsageError
 from xmcbench.environment import Compute
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
-from xmcbench.runner import backoff
-from xmcbench.runner.estimate import pretraining_key
+from xmcbench.runner import schedule
 from xmcbench.runner.execution import execute
 from xmcbench.runner.executors.local import Local
 from xmcbench.runner.grid import Grid, requests_of
 from xmcbench.runner.plan import plan
 from xmcbench.runner.pretraining import pretrain
-from xmcbench.runner.schedule import Shard
+from xmcbench.runner.schedule import Shard, pretraining_key
 from xmcbench.runner.target import Target
 from xmcbench.setting import Setting
 from xmcbench.storage.locks import Heartbeat
@@ -142,7 +141,7 @@ def test_what_another_run_pretrains_is_waited_for_ahead_of_the_cells(planned, st
         if order == [("plain", None), ("plain", True)]:
             other.__exit__()
 
-    monkeypatch.setattr(backoff, "_LEAST_S", 0.01)
+    monkeypatch.setattr(schedule, "_LEAST_S", 0.01)
     pretrain(made, Target(store), progress)
     assert order == [("plain", None), ("plain", True), ("learner", None), ("learner", True)]
     assert not [*store.root.rglob("*.claim")]
@@ -162,7 +161,7 @@ def test_what_another_run_pretrains_is_waited_for(planned, store, at_hand, monke
         if order == [("plain", None), ("plain", "ok")]:
             other.__exit__()
 
-    monkeypatch.setattr(backoff, "_LEAST_S", 0.01)
+    monkeypatch.setattr(schedule, "_LEAST_S", 0.01)
     execute(made, Target(store), progress)
     assert [name for name, _ in order] == ["plain", "plain", "learner", "learner"]
     assert not [*store.root.rglob("*.claim")]
@@ -183,7 +182,7 @@ def test_a_cell_that_was_lost_is_left_to_who_has_it(planned, store, at_hand, mon
 
     monkeypatch.setattr(type(claim), "is_ours", is_ours)
     monkeypatch.setattr(Heartbeat, "start", lambda *_: None)  # it asks too, whenever its time comes
-    monkeypatch.setattr(backoff, "_LEAST_S", 0.01)
+    monkeypatch.setattr(schedule, "_LEAST_S", 0.01)
     (record,) = execute(made, Target(store))
     assert record == taken[0]
 
@@ -209,7 +208,7 @@ def test_a_cell_that_was_lost_is_recorded_unless_somebody_else_did(
     started = []
     monkeypatch.setattr(type(claim), "is_ours", is_ours)
     monkeypatch.setattr(Heartbeat, "start", lambda *_: None)
-    monkeypatch.setattr(backoff, "_LEAST_S", 0.01)
+    monkeypatch.setattr(schedule, "_LEAST_S", 0.01)
     (record,) = execute(made, Target(store), lambda cell, place, ended: started.append(ended))
     assert (record.measured == theirs.measured) is recorded
     assert started.count(None) == 1, "the cell ran once"

@@ -109,7 +109,7 @@ class Rates:
         counts: train, test and labels of the dataset.
         """
         # The parts of a method are cells of their own, which it may find done or not.
-        wanted = {} if row.method.uses else _work(row.values, row.variant, setting, counts) or {}
+        wanted = {} if "uses" in row.method.defines else _work(row.values, row.variant, setting, counts) or {}
         usable = self._of_encoders if _is_encoder(row.values) else self._list_alike(row)
         found: dict[Device, Forecast] = {}
         for device in DEVICES:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
 from xmcbench.command.terminal import print_results
 
 if TYPE_CHECKING:
@@ -23,18 +23,17 @@ def add(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--method", metavar="NAME", help="default: the only method that defines an ablation")
     flags.add_setting(what, default=["ez"], help="default: ez")
     flags.add_methods(what)
-    flags.add_config(what)
+    flags.add(what, "config")
     how = parser.add_argument_group("how it runs")
     flags.add_execution(how)
-    flags.add_dry_run(how)
+    flags.add(how, "dry-run")
     shown = parser.add_argument_group("what is shown")
-    flags.add_shown(shown)
+    flags.add(shown, "filter", "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan and execute every row; 1 if one failed."""
     from xmcbench.arguments import make_grids
-    from xmcbench.command import report
     from xmcbench.experiment import only_ablation, plan_ablation
 
     options = request.options(arguments)

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from xmcbench.command import flags, request
+from xmcbench.errors import UnknownName, UsageError
 
 _SHOWN = {"ok": "ok     ", "failed": "FAILED ", "missing": "missing", "timeout": "TIMEOUT", "skipped": "skipped"}
 
@@ -27,15 +28,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("method", metavar="NAME|FILE.py", help="a method, with :PRESET if needed, or a plug-in file")
     flags.add_set(parser, several=False)
     flags.add_limits(parser, default_s=600, whose="the whole check of a method")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.add(parser, "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the contract test; 1 if a check fails or cannot run here."""
     from xmcbench.contract import CheckRequest, check
-    from xmcbench.errors import UnknownName, UsageError
 
-    name, preset = _split(arguments.method)
+    name, colon, last = arguments.method.rpartition(":")
+    name, preset = (name, last) if colon else (last, None)
     plugin = Path(name) if name.endswith(".py") else None
     given, limits = request.overrides(arguments.set), request.limits(arguments)
     registry = request.registry([plugin] if plugin else [], limits.time_s)
@@ -85,9 +86,3 @@ def _conclusion(statuses: Set[str], time_limit_s: float | None) -> str:
     if not said and "missing" in statuses:
         said.append("something is missing, so some checks did not run")
     return "\n".join(said) or "the contract holds"
-
-
-def _split(text: str) -> tuple[str, str | None]:
-    """Return name or file, and preset; None if there is none."""
-    name, colon, preset = text.rpartition(":")
-    return (name, preset) if colon else (text, None)

@@ -15,7 +15,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
+from xmcbench.errors import UsageError
 
 _RUNS = Path("runs")
 
@@ -23,15 +24,13 @@ _RUNS = Path("runs")
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench cite``."""
     parser.add_argument("names", nargs="*", metavar="METHOD|DATASET", help="instead of those in the records")
-    parser.add_argument("--runs", type=Path, metavar="DIR", help="default: ./runs, if it is there")
-    flags.add_plugin(parser)
+    flags.path(parser, "runs", "DIR", "default: ./runs, if it is there")
+    flags.add(parser, "plugin")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the entries; on stderr, the names that nothing is cited for."""
     from xmcbench.analysis.citations import check_names, cite, list_used
-    from xmcbench.command import report
-    from xmcbench.errors import UsageError
     from xmcbench.records import Store
 
     if arguments.names and arguments.runs:

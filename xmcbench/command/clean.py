@@ -1,6 +1,6 @@
 """List the contents of a runs folder by kind, size, last use and records that need them; remove some with --remove.
 
-The table names one record for each kind; --json has the path of every item and all records that need it.
+The table names one record per kind; --json has the path of every item and all records that need it.
 
 Records, ranks and true pairs are results and are never removed, nor is anything that a running cell uses.
 
@@ -14,10 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xmcbench.command import flags, report
 from xmcbench.errors import UnknownName, UsageError
+from xmcbench.output.layout import format_table
 from xmcbench.output.quantities import format_count
 
 if TYPE_CHECKING:
@@ -26,17 +27,16 @@ if TYPE_CHECKING:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench clean``."""
-    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    flags.add(parser, "runs")
     parser.add_argument("--kind", action="append", default=[], metavar="K", help="only this kind; may be repeated")
     parser.add_argument("--older-than", type=_days, metavar="DAYS", help="only what was last used longer ago than this")
-    parser.add_argument("--unneeded", action="store_true", help="only what no record needs")
-    parser.add_argument("--remove", action="store_true", help="remove the selected items (default: only list them)")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.switch(parser, "unneeded", "only what no record needs")
+    flags.switch(parser, "remove", "remove the selected items (default: only list them)")
+    flags.add(parser, "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """List the selected items, or remove them."""
-    from xmcbench.command import report
     from xmcbench.records import Store
     from xmcbench.records.cleaning import count_freed_bytes, in_use, items, kinds, remove
 
@@ -90,7 +90,6 @@ def _days(text: str) -> float:
 
 
 def _table(chosen: list[Item], busy: list[Item]) -> str:
-    from xmcbench.output.layout import format_table
 
     kinds: dict[str, list[Item]] = {}
     for item in chosen:

@@ -1,6 +1,6 @@
 """Compare two rows on the same instances.
 
-For each metric it prints the difference with its interval and p-value, then what else differs between the rows.
+For every metric it prints the difference with its interval and p-value, then what else differs between the rows.
 
 A row is a method (NAME, NAME:VARIANT, or NAME: for the row without a variant), the first letters of a record's key, or
 a record's file. VARIANT is the text in parentheses in a table, or a part of it between commas.
@@ -15,24 +15,19 @@ with the records. --setting and --ratio choose a setting if there are results in
 from __future__ import annotations
 
 import argparse
-import json
 
-from xmcbench.command import flags, request
-from xmcbench.output.layout import fill
+from xmcbench.command import flags, report, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench compare``."""
     flags.add_rows(parser)
-    parser.add_argument("--force", action="store_true", help="compare across datasets or filters, without a test")
-    flags.add_plugin(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.switch(parser, "force", "compare across datasets or filters, without a test")
+    flags.add(parser, "plugin", "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Select, test and print. The exit code does not depend on the difference."""
-    from xmcbench.command import report
-
     found = request.comparison(arguments, arguments.force)
-    print(json.dumps(found.as_json(), indent=1, sort_keys=True) if arguments.json else fill(str(found)))
+    report.print_json(found.as_json()) if arguments.json else report.show(found, as_json=False)
     return max(report.warn_left_out(store) for store in {found.first.store, found.second.store})

@@ -20,15 +20,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
 from xmcbench.errors import UnknownName, UsageError, XmcbenchError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench confirm``."""
-    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    flags.add(parser, "runs")
     parser.add_argument(
         "--methods", type=flags.texts, default=["all"], metavar="A,B|all", help="only these (default: all)"
     )
@@ -39,7 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="store the outcomes of the canaries of these methods as the new reference",
     )
-    parser.add_argument("--full", action="store_true", help="run whole cells again instead of canaries")
+    flags.switch(parser, "full", "run whole cells again instead of canaries")
     parser.add_argument(
         "--dataset",
         action="append",
@@ -47,10 +46,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|PLACE",
         help="with --full: only this dataset; may be repeated (default: all that are found by name)",
     )
-    flags.add_columns(parser)
-    flags.add_plugin(parser)
+    flags.add(parser, "columns", "plugin")
     flags.add_limits(parser)
-    parser.add_argument("--dry-run", action="store_true", help="show what would run, and do nothing")
+    flags.add(parser, "dry-run")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -112,7 +110,6 @@ def _canaries(arguments: argparse.Namespace) -> int:
 
 
 def _full(arguments: argparse.Namespace) -> int:
-    from xmcbench.command import report
     from xmcbench.records import Store
     from xmcbench.runner.canaries import confirmation
     from xmcbench.storage.temporary import scratch

@@ -8,10 +8,9 @@ lists the missing ones.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from xmcbench.command import flags, request
-from xmcbench.errors import UsageError
+from xmcbench.command import flags, report, request
+from xmcbench.errors import UnknownName, UsageError
 from xmcbench.output.layout import fill
 
 
@@ -32,27 +31,23 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--by", choices=("label", "pair"), default="label", help="which of them are sampled (default: %(default)s)"
     )
     flags.add_methods(what)
-    flags.add_config(what)
+    flags.add(what, "config")
     how = parser.add_argument_group("how it runs")
     flags.add_execution(how)
-    flags.add_dry_run(how)
-    how.add_argument("--no-run", action="store_true", help="run nothing, draw the finished cells")
+    flags.add(how, "dry-run")
+    flags.switch(how, "no-run", "run nothing, draw the finished cells")
     drawn = parser.add_argument_group("what is drawn")
     flags.add_metric(drawn, "P@5,R@100", "M[,M..]", type=flags.texts)
-    flags.add_filter(drawn)
-    drawn.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder for the figures (default: curves/ in the runs folder)"
-    )
-    drawn.add_argument("--png", action="store_true", help="also write PNG (needs resvg-py)")
-    drawn.add_argument("--pdf", action="store_true", help="also write PDF (needs cairosvg)")
-    drawn.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.add(drawn, "filter")
+    flags.path(drawn, "out", "DIR", "folder for the figures (default: curves/ in the runs folder)")
+    flags.switch(drawn, "png", "also write PNG (needs resvg-py)")
+    flags.switch(drawn, "pdf", "also write PDF (needs cairosvg)")
+    flags.add(drawn, "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the missing cells and draw; 1 if a cell failed or there is nothing to draw."""
     from xmcbench.arguments import make_grids
-    from xmcbench.command import report
-    from xmcbench.errors import UnknownName
     from xmcbench.experiment import plan_curve
     from xmcbench.leaderboard import rendering
     from xmcbench.leaderboard.curves import table

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
+from xmcbench.errors import UsageError
 from xmcbench.output.layout import fill
 
 
@@ -16,68 +17,63 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench data``."""
     verbs = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
-    build = verbs.add_parser("build", help="build a dataset from its source")
+    def verb(name: str, act: Callable[[argparse.Namespace], int], about: str) -> argparse.ArgumentParser:
+        made = verbs.add_parser(name, help=about)
+        made.set_defaults(act=act)
+        return made
+
+    build = verb("build", _build, "build a dataset from its source")
     build.add_argument("name", metavar="NAME", help="a dataset whose card says how it is built")
-    build.add_argument("--out", type=Path, metavar="DIR", help="default: the folder of the dataset's card")
+    flags.path(build, "out", "DIR", "default: the folder of the dataset's card")
     _add_force(build)
-    build.add_argument("--indices", type=Path, metavar="DIR", help="the source files (default: fetched)")
-    build.add_argument(
-        "--other-release", action="store_true", help="accept a release other than the card's (with --out)"
-    )
-
+    flags.path(build, "indices", "DIR", "the source files (default: fetched)")
+    other = "accept a release other than the card's (with --out)"
+    flags.switch(build, "other-release", other)
+    releases = "for datasets of two: 13, trixie, testing@2026-11-21 (with --out)"
     for side in ("train", "test"):
-        build.add_argument(
-            f"--{side}",
-            metavar="RELEASE",
-            help=f"Debian release of the {side} data, for datasets of two: 13, trixie, testing@2026-11-21 (with --out)",
-        )
+        build.add_argument(f"--{side}", metavar="RELEASE", help=f"Debian release of the {side} data, {releases}")
 
-    fetch = verbs.add_parser("fetch", help="download a dataset, or the files that it is built from")
+    fetch = verb("fetch", _fetch, "download a dataset, or the files that it is built from")
     fetch.add_argument("name", metavar="NAME", help="a dataset whose card says where it is")
-    fetch.add_argument("--out", type=Path, metavar="DIR", help="default: the first dataset folder that is writable")
-    fetch.add_argument("--offline", action="store_true", help="open no connection: only say whether the data are there")
+    flags.path(fetch, "out", "DIR", "default: the first dataset folder that is writable")
+    flags.switch(fetch, "offline", "open no connection: only say whether the data are there")
     _add_force(fetch)
 
-    verify = verbs.add_parser("verify", help="check a dataset's files against its card")
-    _add_place(verify)
+    _add_place(verb("verify", _verify, "check a dataset's files against its card"))
 
-    info = verbs.add_parser("info", help="show a dataset's card and statistics")
+    info = verb("info", _info, "show a dataset's card and statistics")
     _add_place(info)
     _add_tokenizer(info)
-    info.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.add(info, "json")
 
-    convert = verbs.add_parser("import", help="read a dataset in any layout of `ls layouts`, write it as XC raw")
+    convert = verb("import", _import, "read a dataset in any layout of `ls layouts`, write it as XC raw")
     _add_place(convert)
-    convert.add_argument("--out", type=Path, required=True, metavar="DIR", help="new or empty folder to write")
-    _add_force(convert)
+    _add_out(convert)
 
-    audit = verbs.add_parser("audit", help="look for repeated and empty texts, and test texts in the training set")
+    audit = verb("audit", _audit, "look for repeated and empty texts, and test texts in the training set")
     _add_place(audit)
     _add_tokenizer(audit)
-    audit.add_argument("--no-near", action="store_true", help="exact repetitions only: much faster on large datasets")
-    audit.add_argument("--html", type=Path, metavar="FILE", help="also write a page")
-    audit.add_argument("--force", action="store_true", help="replace FILE")
-    audit.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.switch(audit, "no-near", "exact repetitions only: much faster on large datasets")
+    flags.path(audit, "html", "FILE", "also write a page")
+    flags.switch(audit, "force", "replace FILE")
+    flags.add(audit, "json")
 
-    export = verbs.add_parser("export", help="write a dataset in another format")
+    export = verb("export", _export, "write a dataset in another format")
     _add_place(export)
-    export.add_argument("--out", type=Path, required=True, metavar="DIR", help="new or empty folder to write")
-    _add_force(export)
-    export.add_argument(
-        "--format", required=True, metavar="FORMAT", help="a layout that can be written; `ls layouts` lists them"
-    )
-    export.add_argument(
-        "--flatten",
-        action="store_true",
-        help="make every run of white space a space, for formats with one text per line, and leave out what labels "
+    _add_out(export)
+    layouts = "a layout that can be written; `ls layouts` lists them"
+    export.add_argument("--format", required=True, metavar="FORMAT", help=layouts)
+    flags.switch(
+        export,
+        "flatten",
+        "make every run of white space a space, for formats with one text per line, and leave out what labels "
         "carry besides their titles, for formats that cannot hold it",
     )
 
-    synth = verbs.add_parser("synth", help="make a dataset of any size, for tests of scale")
+    synth = verb("synth", _synth, "make a dataset of any size, for tests of scale")
     synth.add_argument("name", metavar="FOLDER", type=Path, help="new or empty folder to write")
-    synth.add_argument(
-        "--instances", type=int, metavar="N", help="training instances; a quarter as many are test instances"
-    )
+    instances = "training instances; a quarter as many are test instances"
+    synth.add_argument("--instances", type=int, metavar="N", help=instances)
     synth.add_argument("--labels", type=int, metavar="L", help="number of labels")
     synth.add_argument("--like", metavar="NAME", help="the counts of this dataset, instead of --instances and --labels")
     synth.add_argument(
@@ -87,31 +83,25 @@ def add(parser: argparse.ArgumentParser) -> None:
     synth.add_argument("--seed", type=int, default=0, help="default: 0")
     _add_force(synth)
 
-    actions = (_build, _fetch, _verify, _info, _import, _audit, _export, _synth)
-    for verb, act in zip((build, fetch, verify, info, convert, audit, export, synth), actions, strict=True):
-        verb.set_defaults(act=act)
-
 
 def _add_place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME|PLACE", help="a name, or a folder, file or hf:OWNER/NAME")
-    flags.add_columns(parser)
+    flags.add(parser, "columns")
 
 
 def _add_tokenizer(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--tokenizer",
-        type=Path,
-        metavar="FOLDER",
-        help="folder of a model, or its tokenizer.json; also warn of scripts whose letters the tokenizer does not know",
-    )
+    about = "folder of a model, or its tokenizer.json; also warn of scripts whose letters the tokenizer does not know"
+    flags.path(parser, "tokenizer", "FOLDER", about)
+
+
+def _add_out(parser: argparse.ArgumentParser) -> None:
+    flags.path(parser, "out", "DIR", "new or empty folder to write", required=True)
+    _add_force(parser)
 
 
 def _add_force(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="write into a folder that has other files; files with the same names are replaced",
-    )
+    others = "write into a folder that has other files; files with the same names are replaced"
+    flags.switch(parser, "force", others)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -148,7 +138,6 @@ def _fetch(arguments: argparse.Namespace) -> int:
     from xmcbench.data.catalog import find
     from xmcbench.data.fetching import fetch_data
     from xmcbench.display import find_screen
-    from xmcbench.errors import UsageError
 
     card = find(arguments.name).card
     if card is None or not card.build:
@@ -179,7 +168,6 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _info(arguments: argparse.Namespace) -> int:
-    from xmcbench.command import report
     from xmcbench.data import load_dataset, statistics
     from xmcbench.data.audit import audit
 
@@ -204,7 +192,6 @@ def _info(arguments: argparse.Namespace) -> int:
 
 
 def _audit(arguments: argparse.Namespace) -> int:
-    from xmcbench.command import report
     from xmcbench.data import load_dataset
     from xmcbench.data.audit import audit
     from xmcbench.output import document
@@ -233,7 +220,6 @@ def _audit(arguments: argparse.Namespace) -> int:
 
 
 def _import(arguments: argparse.Namespace) -> int:
-    from xmcbench.command import report
     from xmcbench.data.exchange import convert
 
     dataset = convert(request.reference(arguments.name, arguments.columns), arguments.out, arguments.force)
@@ -249,7 +235,6 @@ def _counts(counts: Iterable[tuple[str, int]]) -> str:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from xmcbench.command import report
     from xmcbench.data import export, load_dataset
 
     dataset = load_dataset(request.reference(arguments.name, arguments.columns))
@@ -261,7 +246,6 @@ def _export(arguments: argparse.Namespace) -> int:
 
 def _synth(arguments: argparse.Namespace) -> int:
     from xmcbench.data import imitate, synthesize
-    from xmcbench.errors import UsageError
 
     sizes = (arguments.instances, arguments.labels)
     if (arguments.like is None) == (None in sizes) or (arguments.like is not None and sizes != (None, None)):

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from xmcbench.command import flags, request
+from xmcbench.errors import UsageError
 from xmcbench.output.layout import fill
 from xmcbench.output.quantities import format_count
 
@@ -25,17 +26,15 @@ _ON = ("1", "ON", "YES", "TRUE")
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench doctor``."""
-    flags.add_plugin(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    parser.add_argument("--deep", action="store_true", help="read every file of the cache and of --runs")
-    parser.add_argument("--runs", type=Path, metavar="DIR", help="for --deep (default: ./runs, if it exists)")
+    flags.add(parser, "plugin", "json")
+    flags.switch(parser, "deep", "read every file of the cache and of --runs")
+    flags.path(parser, "runs", "DIR", "for --deep (default: ./runs, if it exists)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings; 1 if something is broken, 0 if at most something optional is missing."""
     from xmcbench import environment
     from xmcbench.data import known_datasets
-    from xmcbench.errors import UsageError
     from xmcbench.records import Store
     from xmcbench.runner.rows import status
     from xmcbench.storage.cache import cache_root
@@ -84,7 +83,6 @@ def _format(fact: object) -> str:
 
 
 def _find_damage(cache: Path, runs: Path) -> list[str]:
-    """Return one line for each checksum mismatch."""
     from xmcbench.records import Store
     from xmcbench.records.examination import find_damage
     from xmcbench.storage.artifact_stores import examine, list_stores
@@ -101,7 +99,6 @@ def _nearest(folder: Path) -> Path:
 
 
 def _free_gib(folder: Path) -> float | None:
-    """Return the free space; None where the folder cannot be reached."""
     try:
         return round(shutil.disk_usage(_nearest(folder.absolute())).free / 2**30, 1)
     except OSError:

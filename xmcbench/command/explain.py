@@ -1,7 +1,7 @@
 """Show where two rows differ, in slices and instances; of one row, how well it predicts each label.
 
 A and B are rows as in `xmcbench compare`. A slice is a group of instances by length, number of labels, training pairs
-of the labels, known pairs, or words shared with the labels. For each slice, the difference A - B inside is tested
+of the labels, known pairs, or words shared with the labels. For every slice, the difference A - B inside is tested
 against the difference outside, with Holm's correction over all slices. Then come the instances that moved most, with
 texts, true labels and ranks. It uses only the ranks that are stored with the records. Showing texts requires the
 dataset, and showing rankings requires the predictions.
@@ -19,13 +19,10 @@ With --threshold-from, a threshold on scores is chosen on the same row of anothe
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xmcbench.command import flags, request
-from xmcbench.output.layout import fill
+from xmcbench.command import flags, report, request
 
 if TYPE_CHECKING:
     from xmcbench.records.selection import Selected
@@ -43,20 +40,19 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=_OF_TWO["instances"],
         metavar="N",
-        help="instances listed for each direction (default: 5)",
+        help="instances listed per direction (default: 5)",
     )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="also write the explanation as an HTML page")
+    flags.path(parser, "html", "FILE", "also write the explanation as an HTML page")
     parser.add_argument("-k", type=int, default=5, metavar="K", help="of one row: predictions that count (default: 5)")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="of one row: also write a line for each label")
+    flags.path(parser, "csv", "FILE", "of one row: also write a line per label")
     parser.add_argument(
         "--threshold-from",
         metavar="PLACE",
         help="of one row: choose a threshold on the scores of its row on this dataset, such as docs.csv?dev=0.3, and "
         "print micro and macro F1 at it",
     )
-    parser.add_argument("--force", action="store_true", help="replace FILE")
-    flags.add_plugin(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.switch(parser, "force", "replace FILE")
+    flags.add(parser, "plugin", "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -66,22 +62,19 @@ def run(arguments: argparse.Namespace) -> int:
     request.check_unused(arguments, "{} is for one row", "leave out the second one", k=5, csv=None, threshold_from=None)
     from xmcbench.analysis.explain import explain
     from xmcbench.analysis.explanation_page import write_page
-    from xmcbench.command import report
 
     if arguments.html:
         report.check_new(arguments.html, arguments.force)
     comparison = request.comparison(arguments)
     found = explain(comparison, arguments.metric, arguments.instances, request.place(arguments))
-    print(json.dumps(found.as_json(), indent=1) if arguments.json else fill(str(found)))
+    report.show(found, arguments.json)
     if arguments.html:
         write_page(found, arguments.html)
     return max(report.warn_left_out(store) for store in {comparison.first.store, comparison.second.store})
 
 
 def _by_label(arguments: argparse.Namespace) -> int:
-    """Print the figures of one row by label."""
     from xmcbench.analysis.by_label import explain_by_label
-    from xmcbench.command import report
     from xmcbench.records import Store
     from xmcbench.records.selection import choose_row
 
@@ -95,16 +88,14 @@ def _by_label(arguments: argparse.Namespace) -> int:
     if arguments.csv:
         report.check_new(arguments.csv, arguments.force)
     found = explain_by_label(row, arguments.filter, arguments.k, request.place(arguments))
-    print(json.dumps(found.as_json(), indent=1) if arguments.json else fill(str(found)))
+    report.show(found, arguments.json)
     if arguments.csv:
         found.write_csv(arguments.csv)
     return report.warn_left_out(store)
 
 
 def _threshold(arguments: argparse.Namespace, row: Selected) -> int:
-    """Print a threshold on scores, and the figures of a row at it."""
     from xmcbench.analysis.threshold import find_threshold
-    from xmcbench.command import report
     from xmcbench.records.selection import choose_row
 
     request.check_unused(arguments, "{} is for figures by label", "leave it out", k=5, csv=None)
@@ -112,5 +103,5 @@ def _threshold(arguments: argparse.Namespace, row: Selected) -> int:
     conditions = replace(request.conditions(arguments), dataset=other)
     chosen_on = choose_row(row.store, arguments.first, conditions)
     found = find_threshold(chosen_on, row, arguments.filter, (other, request.place(arguments)))
-    print(json.dumps(found.as_json(), indent=1) if arguments.json else fill(str(found)))
+    report.show(found, arguments.json)
     return report.warn_left_out(row.store)

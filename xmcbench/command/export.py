@@ -20,7 +20,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
+from xmcbench.errors import UsageError
 from xmcbench.output.quantities import format_count
 
 if TYPE_CHECKING:
@@ -31,10 +32,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench export``."""
     verbs = parser.add_subparsers(dest="action", metavar="WHAT", required=True)
     records = verbs.add_parser("records", help="records, as Parquet, CSV or a dataset of the Hugging Face hub")
-    records.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
-    flags.add_plugin(records)
+    flags.add(records, "runs", "plugin")
     table = verbs.add_parser("table", help="a table of methods and datasets in one setting, for a paper in LaTeX")
-    table.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    flags.add(table, "runs")
     table.add_argument(
         "--dataset", type=flags.texts, default=[], metavar="A,B", help="default: all with results, but -dev datasets"
     )
@@ -44,34 +44,31 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     table.add_argument("--metric", type=flags.texts, default=["P@1", "R@100"], metavar="M,N", help="default: P@1,R@100")
     table.add_argument("--decimals", type=int, choices=(0, 1, 2), default=1, help="default: %(default)s")
-    table.add_argument("--spread", action="store_true", help="with the half-width of the interval of each figure")
-    flags.add_plugin(table)
+    flags.switch(table, "spread", "with the half-width of the interval of each figure")
+    flags.add(table, "plugin")
     paper = verbs.add_parser("paper", help="files for an appendix: commands, environments, references, records")
-    paper.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
-    flags.add_plugin(paper)
-    paper.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
-    paper.add_argument("--force", action="store_true", help="replace files in FOLDER")
+    flags.add(paper, "runs", "plugin")
+    flags.path(paper, "out", "FOLDER", "folder to write", required=True)
+    flags.switch(paper, "force", "replace files in FOLDER")
     tracked = verbs.add_parser("mlflow", help="records, as runs of MLflow (needs xmcbench[mlflow])")
-    tracked.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    flags.add(tracked, "runs")
     tracked.add_argument("--to", required=True, metavar="URI", help="tracking server, or a folder")
     tracked.add_argument("--experiment", default="xmcbench", metavar="NAME", help="default: xmcbench")
-    flags.add_plugin(tracked)
+    flags.add(tracked, "plugin")
     ranked = verbs.add_parser("run", help="the predictions of a stored run, as trec_eval reads them")
     ranked.add_argument("method", metavar="METHOD", help="a row, as in `xmcbench compare`")
     flags.add_choice(ranked)
     qrels = verbs.add_parser("qrels", help="the test pairs of a dataset, as trec_eval reads them")
     flags.add_dataset(qrels, several=False)
     judgments = verbs.add_parser("judgments", help="the scores that the judges of a runs folder gave")
-    judgments.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    flags.add(judgments, "runs")
     for verb in (records, table, ranked, qrels, judgments):
-        verb.add_argument("--out", type=Path, required=True, metavar="FILE", help="file to write")
-        verb.add_argument("--force", action="store_true", help="replace FILE")
+        flags.path(verb, "out", "FILE", "file to write", required=True)
+        flags.switch(verb, "force", "replace FILE")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the file, or the runs of MLflow."""
-    from xmcbench.command import report
-
     if arguments.action == "mlflow":
         return _mlflow(arguments)
     report.check_new(arguments.out, arguments.force)
@@ -88,7 +85,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _records(arguments: argparse.Namespace) -> int:
     from xmcbench.analysis.export import write_records
-    from xmcbench.command import report
 
     store, records = _read(arguments.runs)
     write_records(records, arguments.out, request.registry(arguments.plugin).staleness(arguments.runs))
@@ -97,7 +93,6 @@ def _records(arguments: argparse.Namespace) -> int:
 
 
 def _table(arguments: argparse.Namespace) -> int:
-    from xmcbench.command import report
     from xmcbench.leaderboard.consistency import latest
     from xmcbench.leaderboard.paper import latex, paper_table
     from xmcbench.leaderboard.sections import Context
@@ -119,7 +114,6 @@ def _table(arguments: argparse.Namespace) -> int:
 def _paper(arguments: argparse.Namespace) -> int:
     from xmcbench.analysis.appendix import write_appendix
     from xmcbench.analysis.citations import cite, list_used
-    from xmcbench.command import report
     from xmcbench.command.cite import note_uncited
 
     store, read = _read(arguments.runs)
@@ -133,7 +127,6 @@ def _paper(arguments: argparse.Namespace) -> int:
 
 def _mlflow(arguments: argparse.Namespace) -> int:
     from xmcbench.analysis.export import log_records
-    from xmcbench.command import report
 
     store, records = _read(arguments.runs)
     staleness = request.registry(arguments.plugin).staleness(arguments.runs)
@@ -145,7 +138,6 @@ def _mlflow(arguments: argparse.Namespace) -> int:
 
 def _read(runs: Path) -> tuple[Store, list[Record]]:
     """Return the records of a runs folder. Raises UsageError if there are none."""
-    from xmcbench.errors import UsageError
     from xmcbench.records import Store
     from xmcbench.records.store import NO_RUNS
 
@@ -160,9 +152,7 @@ def _read(runs: Path) -> tuple[Store, list[Record]]:
 def _run(arguments: argparse.Namespace) -> int:
     from xmcbench import trec
     from xmcbench.analysis.rankings import load_filtered
-    from xmcbench.command import report
     from xmcbench.data import load_dataset
-    from xmcbench.errors import UsageError
     from xmcbench.records import Store
     from xmcbench.records.selection import choose_row
 
@@ -191,7 +181,6 @@ def _qrels(arguments: argparse.Namespace) -> int:
 
 def _judgments(arguments: argparse.Namespace) -> int:
     from xmcbench.analysis.export import collect_judgments
-    from xmcbench.errors import UsageError
     from xmcbench.storage.atomic import write_text
 
     lines = collect_judgments(arguments.runs)

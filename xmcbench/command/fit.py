@@ -7,7 +7,6 @@ nothing that is unpickled.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from xmcbench.command import flags, request
 
@@ -21,24 +20,22 @@ def add(parser: argparse.ArgumentParser) -> None:
         what, several=False, default=None, help="default: full if there are training pairs that the method uses"
     )
     flags.add_methods(what, several=False)
-    what.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
-    what.add_argument("--overwrite", action="store_true", help="replace the model in --out")
+    flags.path(what, "out", "FOLDER", "folder to write", required=True)
+    flags.switch(what, "overwrite", "replace the model in --out")
     how = parser.add_argument_group("how it runs")
-    flags.add_runs(how)
+    flags.add(how, "runs")
     flags.add_limits(how, whose="the training")
-    flags.add_device(how)
+    flags.add(how, "device", "processes")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Train the method and write the folder."""
-    from xmcbench.experiment import Options
     from xmcbench.models import check_out, fit
     from xmcbench.output.quantities import format_count
 
     place = request.only_dataset(arguments)
     check_out(arguments.out, arguments.overwrite)
-    limits, compute = request.limits(arguments), request.compute(arguments)
-    options = Options(arguments.runs, tuple(arguments.plugin), limits, compute)
+    options = request.options(arguments)
     registry = request.registry(options.plugins, options.limits.time_s)
     grid = request.grid(arguments, [arguments.method], dataset=place)
     model = fit(grid, arguments.out, arguments.overwrite, options, registry)

@@ -61,188 +61,142 @@ def limit(text: str) -> float | None:
     return None if number == math.inf else number
 
 
+def _flag(said: str, **options: Any) -> dict[str, Any]:
+    return {"help": said, **options}
+
+
+#: The options of the flags that are the same everywhere, by name.
+_SHARED = {
+    "cells-per-gpu": _flag("cells at once on one GPU (default: 1)", type=positive, default=1, metavar="N"),
+    "columns": _flag(
+        "columns of a table: text, title, labels, uid; for example text=abstract,labels=subjects",
+        metavar="ROLE=COLUMN[,..]",
+    ),
+    "config": _flag(
+        "read flags from a file, one `name = value` each, and grids from [[grid]] tables; flags given here win",
+        metavar="FILE.toml",
+    ),
+    "dev": _flag(
+        "test on a share of the training instances, such as 0.1, and leave the test instances alone: for choosing "
+        "among methods and parameters",
+        metavar="SHARE",
+    ),
+    "device": _flag(
+        "default: auto, a CUDA GPU if there is one; mps: the GPU of an Apple chip",
+        choices=("auto", "cpu", "cuda", "mps"),
+        default=DEVICE["device"],
+    ),
+    "dry-run": _flag("show what would run, and do nothing", action="store_true"),
+    "filter": _flag(
+        "predictions left out: none, the instance itself, pairs in a file (default: the card's)",
+        choices=("none", "self", "file"),
+    ),
+    "force": _flag("run finished cells again", action="store_true"),
+    "jobs": _flag(
+        "number of cells to run at once; they share the cores (auto: as many as the cores allow; default: 1, and "
+        "auto with --on ray)",
+        type=jobs,
+        metavar="N|auto",
+    ),
+    "json": _flag("one JSON document on stdout", action="store_true"),
+    "metrics": _flag(
+        "metrics shown, from ranks: those of the protocol, and F1@k, hit@k, coverage@k, micro-R@k, micro-F1@k, "
+        "macro-R@k, PSR@k, psnDCG@k with k up to 100, MRR, R-precision",
+        type=texts,
+        metavar="M[,M..]",
+    ),
+    "on": _flag(
+        "where cells run: this machine; the Ray cluster at RAY_ADDRESS, or a new one here; or the cluster at an "
+        "address (default: local)",
+        default="local",
+        metavar="local|ray|ray://HOST:PORT",
+    ),
+    "plugin": _flag(
+        "a file that defines methods; may be repeated", action="append", default=[], type=Path, metavar="FILE"
+    ),
+    "preset": _flag("paper, reference, quick, ... (default: quick if the method has it)", metavar="P"),
+    "processes": _flag(
+        "processes of a cell on this machine, one per GPU, that train encoders and embed texts (default: 1)",
+        type=positive,
+        default=DEVICE["processes"],
+        metavar="N",
+    ),
+    "refresh": _flag("run stale cells again: those whose code has changed", action="store_true"),
+    "runs": _flag("default: ./runs", type=Path, default=Path("runs"), metavar="DIR"),
+}
+
+
+def add(group: Any, *names: str) -> None:
+    """Add flags by name to a parser or an argument group."""
+    for name in names:
+        group.add_argument(f"--{name}", **_SHARED[name])
+
+
+def switch(group: Any, name: str, said: str) -> None:
+    """Add a flag without a value."""
+    group.add_argument(f"--{name}", action="store_true", help=said)
+
+
+def path(group: Any, name: str, metavar: str, said: str, **options: Any) -> None:
+    """Add a flag that takes a path."""
+    group.add_argument(f"--{name}", type=Path, metavar=metavar, help=said, **options)
+
+
 def add_dataset(group: Any, several: bool = True) -> None:
     """Add flags for the dataset. several: whether the command takes a list."""
-    what = "names (see `ls datasets`), or folders, files or hf:OWNER/NAME in any layout of `ls layouts`"
-    one = "a name (see `ls datasets`), or a folder, file or hf:OWNER/NAME in any layout of `ls layouts`"
+    what = (
+        "names (see `ls datasets`), or folders, files" if several else "a name (see `ls datasets`), or a folder, file"
+    )
     group.add_argument(
         "--dataset",
         metavar=_metavar("NAME|PLACE", several),
-        help=f"{what if several else one} (default: the one that `ls datasets` marks)",
+        help=f"{what} or hf:OWNER/NAME in any layout of `ls layouts` (default: the one that `ls datasets` marks)",
     )
-    add_columns(group)
-    add_dev(group)
-
-
-def add_columns(group: Any) -> None:
-    """Add flags for the columns of tables."""
-    group.add_argument(
-        "--columns",
-        metavar="ROLE=COLUMN[,..]",
-        help="columns of a table: text, title, labels, uid; for example text=abstract,labels=subjects",
-    )
-
-
-def add_dev(group: Any) -> None:
-    """Add the flag that holds training instances out."""
-    group.add_argument(
-        "--dev",
-        metavar="SHARE",
-        help="test on a share of the training instances, such as 0.1, and leave the test instances alone: for choosing "
-        "among methods and parameters",
-    )
+    add(group, "columns", "dev")
 
 
 def add_setting(group: Any, several: bool = True, **options: Any) -> None:
-    """Add flags for the setting.
-
-    several: whether the command takes lists. options: of --setting itself.
-    """
+    """Add flags for the setting. several: whether the command takes lists. options: of --setting itself."""
     group.add_argument("--setting", type=texts, metavar=_metavar("ez|fs|full", several), **options)
-    share = "shares" if several else "share"
-    few = f"{share} of labels or pairs for fs, in (0, 1]"
+    few = f"{'shares' if several else 'share'} of labels or pairs for fs, in (0, 1]"
     group.add_argument("--ratio", type=numbers, metavar=_metavar("R", several), help=few)
     unit = "whether fs samples labels or pairs (default: label)"
     group.add_argument("--by", type=texts, metavar=_metavar("label|pair", several), help=unit)
 
 
-def add_method_names(group: Any, help_text: str) -> None:
-    """Add the flag for the names of methods, by default all, to a parser or an argument group."""
-    group.add_argument("--methods", type=texts, default=["all"], metavar="A,B|all", help=help_text)
-
-
 def add_methods(group: Any, several: bool = True) -> None:
     """Add flags for parameters, seeds and plug-ins. several: whether it takes lists."""
-    group.add_argument(
-        "--preset", metavar="P", help="paper, reference, quick, ... (default: quick if the method has it)"
-    )
+    add(group, "preset")
     add_set(group, several)
     group.add_argument("--seed", type=integers, default=[0], metavar=_metavar("S", several), help="default: 0")
-    add_plugin(group)
-
-
-def add_plugin(group: Any) -> None:
-    """Add flags for methods that are not installed."""
-    group.add_argument(
-        "--plugin",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FILE",
-        help="a file that defines methods; may be repeated",
-    )
-
-
-def add_runs(group: Any) -> None:
-    """Add the flag for the runs folder."""
-    group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    add(group, "plugin")
 
 
 def add_execution(group: Any) -> None:
     """Add flags for the runs folder and what a cell may take."""
-    add_runs(group)
+    add(group, "runs")
     add_limits(group)
-    add_device(group)
-    group.add_argument(
-        "--jobs",
-        type=jobs,
-        metavar="N|auto",
-        help="number of cells to run at once; they share the cores (auto: as many as the cores allow; default: 1, and "
-        "auto with --on ray)",
-    )
-    group.add_argument(
-        "--on",
-        default="local",
-        metavar="local|ray|ray://HOST:PORT",
-        help="where cells run: this machine; the Ray cluster at RAY_ADDRESS, or a new one here; or the cluster at an "
-        "address (default: local)",
-    )
-    group.add_argument(
-        "--cells-per-gpu", type=positive, default=1, metavar="N", help="cells at once on one GPU (default: 1)"
-    )
-    group.add_argument("--force", action="store_true", help="run finished cells again")
-    group.add_argument("--refresh", action="store_true", help="run stale cells again: those whose code has changed")
-
-
-def add_device(group: Any) -> None:
-    """Add flags for where a cell computes."""
-    group.add_argument(
-        "--device",
-        choices=("auto", "cpu", "cuda", "mps"),
-        default=DEVICE["device"],
-        help="default: auto, a CUDA GPU if there is one; mps: the GPU of an Apple chip",
-    )
-    group.add_argument(
-        "--processes",
-        type=positive,
-        default=DEVICE["processes"],
-        metavar="N",
-        help="processes of a cell on this machine, one for each GPU, that train encoders and embed texts (default: 1)",
-    )
+    add(group, "device", "processes", "jobs", "on", "cells-per-gpu", "force", "refresh")
 
 
 def add_set(group: Any, several: bool = True) -> None:
-    """Add flags for parameters. several: whether a parameter can have several values."""
+    """Add the flag for parameters. several: whether a parameter can have several values."""
     rows = ", and several values of one parameter give one row each" if several else ""
-    group.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="METHOD.PARAM=VALUE",
-        help=f"set a parameter; may be repeated{rows}",
-    )
+    said = f"set a parameter; may be repeated{rows}"
+    group.add_argument("--set", action="append", default=[], metavar="METHOD.PARAM=VALUE", help=said)
 
 
 def add_limits(group: Any, default_s: object = LIMITS["time_limit"], whose: str = "each cell") -> None:
     """Add flags for what a cell may take. whose: what the limits are for."""
-    group.add_argument(
-        "--time-limit",
-        type=limit,
-        metavar="SECONDS",
-        default=default_s,
-        help=f"seconds for {whose}, inf for none (default: %(default)s)",
-    )
+    time = f"seconds for {whose}, inf for none (default: %(default)s)"
+    group.add_argument("--time-limit", type=limit, metavar="SECONDS", default=default_s, help=time)
     group.add_argument("--memory-limit", type=limit, metavar="GIB", help=f"GiB for {whose} (default: none)")
 
 
-def add_config(group: Any) -> None:
-    """Add flags for a settings file."""
-    group.add_argument(
-        "--config",
-        metavar="FILE.toml",
-        help="read flags from a file, one `name = value` each, and grids from [[grid]] tables; flags given here win",
-    )
-
-
-def add_dry_run(group: Any) -> None:
-    """Add the flag that only shows the plan."""
-    group.add_argument("--dry-run", action="store_true", help="show what would run, and do nothing")
-
-
-def add_filter(group: Any) -> None:
-    """Add flags for the filter."""
-    group.add_argument(
-        "--filter",
-        choices=("none", "self", "file"),
-        help="predictions left out: none, the instance itself, pairs in a file (default: the card's)",
-    )
-
-
 def add_metric(group: Any, default: str = "P@1", metavar: str = "M", **options: Any) -> None:
-    """Add flags for metrics."""
+    """Add the flag for metrics of the protocol."""
     known = "P@1, 3, 5; R@1, 3, 5, 10, 100; nDCG@1, 3, 5; or PSP@1, 3, 5"
     group.add_argument("--metric", default=default, metavar=metavar, help=f"{known} (default: {default})", **options)
-
-
-def add_metrics(group: Any) -> None:
-    """Add the flag that chooses metrics, also beyond those of records."""
-    group.add_argument(
-        "--metrics",
-        type=texts,
-        metavar="M[,M..]",
-        help="metrics shown, from ranks: those of the protocol, and F1@k, hit@k, coverage@k, micro-R@k, micro-F1@k, "
-        "macro-R@k, PSR@k, psnDCG@k with k up to 100, MRR, R-precision",
-    )
 
 
 def add_rows(group: Any, optional: bool = False) -> None:
@@ -254,21 +208,14 @@ def add_rows(group: Any, optional: bool = False) -> None:
 
 def add_choice(group: Any) -> None:
     """Add the flags that choose among the results of a row."""
-    group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    add(group, "runs")
     group.add_argument("--dataset", metavar="NAME|PLACE", help="default: the one that has results")
-    add_columns(group)
-    add_dev(group)
+    add(group, "columns", "dev")
     group.add_argument("--setting", choices=("ez", "fs", "full"), help="default: the one that has results")
     group.add_argument("--ratio", type=float, metavar="R", help="share, for --setting fs")
     group.add_argument("--by", choices=("label", "pair"), help="unit, for --setting fs (default: label)")
     group.add_argument("--seed", type=integers, metavar="S[,S..]", help="seeds (default: all available)")
-    add_filter(group)
-
-
-def add_shown(group: Any) -> None:
-    """Add flags for filter and form of what is printed."""
-    add_filter(group)
-    group.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    add(group, "filter")
 
 
 def _metavar(name: str, several: bool) -> str:

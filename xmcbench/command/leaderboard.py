@@ -1,7 +1,7 @@
 """Write the leaderboard from stored records, check that it is up to date, or add records to it.
 
 xmcbench leaderboard                         pages and figures in ./leaderboards, from records and remarks there;
-                                             records that runs wrote there are packed: a file for each setting
+                                             records that runs wrote there are packed: a file per setting
 xmcbench leaderboard --refresh               run stale cells again first
 xmcbench leaderboard --check                 change nothing; exit 1 if a file is out of date
 xmcbench leaderboard --format html --out site  a site that opens from disk, offline
@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
+from xmcbench.errors import StorageError, UsageError, XmcbenchError
 from xmcbench.output.escaping import terminal
 from xmcbench.output.quantities import format_count
 
@@ -38,18 +39,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "sources", nargs="*", metavar="RUNS", help="runs folders, archives of them, or their addresses (with add)"
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="output folder (default: the folder of --runs, otherwise ./leaderboards; with another --format, a "
+    flags.path(
+        parser,
+        "out",
+        "DIR",
+        "output folder (default: the folder of --runs, otherwise ./leaderboards; with another --format, a "
         "subfolder named after it)",
     )
-    parser.add_argument(
-        "--runs",
-        type=Path,
-        metavar="DIR",
-        help="runs folder to read (default: --out with --format markdown, otherwise ./leaderboards)",
+    flags.path(
+        parser, "runs", "DIR", "runs folder to read (default: --out with --format markdown, otherwise ./leaderboards)"
     )
     parser.add_argument(
         "--format",
@@ -57,23 +55,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         default="markdown",
         help="of the output (default: %(default)s)",
     )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="replace files that were not generated; with add: replace records of the same cells",
-    )
-    parser.add_argument(
-        "--published",
-        action="store_true",
-        help="also show datasets that have published rows only (default: with ./leaderboards)",
-    )
-    flags.add_plugin(parser)
-    parser.add_argument(
-        "--check", action="store_true", help="change nothing; exit 1 if a file is out of date or a record is refused"
-    )
-    parser.add_argument(
-        "--refresh", action="store_true", help="first run stale cells again: those whose code has changed"
-    )
+    flags.switch(parser, "force", "replace files that were not generated; with add: replace records of the same cells")
+    flags.switch(parser, "published", "also show datasets that have published rows only (default: with ./leaderboards)")
+    flags.add(parser, "plugin")
+    flags.switch(parser, "check", "change nothing; exit 1 if a file is out of date or a record is refused")
+    flags.switch(parser, "refresh", "first run stale cells again: those whose code has changed")
     flags.add_limits(parser)
     parser.add_argument(
         "--dataset",
@@ -82,16 +68,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|PLACE",
         help="a dataset that is not found by its name in the records; may be repeated",
     )
-    flags.add_columns(parser)
+    flags.add(parser, "columns")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write, compare, or add; 1 if --check finds a difference or ``add`` refuses a record."""
     if arguments.action == "add":
         return _add(arguments)
-    from xmcbench.command import report
     from xmcbench.data.catalog import known_datasets
-    from xmcbench.errors import UsageError
     from xmcbench.leaderboard.consistency import latest
     from xmcbench.leaderboard.examples import Examples
     from xmcbench.leaderboard.files import differences, files, write
@@ -164,7 +148,6 @@ def _find_packed(store: Store, out: Path) -> str:
 
 
 def _report(outdated: list[str], files: int) -> int:
-    """Print which files are out of date; 1 if there are any."""
     for line in outdated:
         print(f"xmcbench: {line}", file=sys.stderr)
     if outdated:
@@ -178,7 +161,6 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
     """Run every cell again whose code has changed; returns how many still have no fresh result."""
     from xmcbench.display import execute_shown
     from xmcbench.environment import Compute
-    from xmcbench.errors import XmcbenchError
     from xmcbench.runner.plan import plan_again
     from xmcbench.runner.target import Target
 
@@ -204,12 +186,10 @@ def _with_current_figures(
 ) -> tuple[list[Record], list[str]]:
     """Return the records, scored again where the code of ranks or metrics, propensities or the default filter changed.
 
-    places: where datasets are that are not found by their names. With ``check`` nothing is written; the second part
-    names the records that would be.
+    places: of datasets not found by name. With ``check`` nothing is written; the second part names outdated records.
     """
     from xmcbench.data.card import is_limited
     from xmcbench.data.catalog import known_datasets, load_dataset
-    from xmcbench.errors import StorageError
     from xmcbench.runner.scorer import Scorer
     from xmcbench.runner.scoring import can_rank_again, is_outdated, up_to_date
 
@@ -242,7 +222,7 @@ def _with_current_figures(
 
 
 def _pack(store: Store, check: bool) -> list[str]:
-    """Pack the records that runs wrote to a board; with ``check`` return a line for each of them instead."""
+    """Pack the records that runs wrote to a board; with ``check`` return a line per record instead."""
     from xmcbench.records.packing import loose_records, pack
 
     if not store.is_packed():
@@ -255,8 +235,6 @@ def _pack(store: Store, check: bool) -> list[str]:
 
 
 def _add(arguments: argparse.Namespace) -> int:
-    from xmcbench.command import report
-    from xmcbench.errors import UsageError
     from xmcbench.records import Store
     from xmcbench.runner.scorer import Scorer
     from xmcbench.submissions import admission

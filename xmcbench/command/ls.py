@@ -11,16 +11,14 @@ import argparse
 import json
 import textwrap
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xmcbench.command import flags, request
-from xmcbench.errors import UsageError
-from xmcbench.output.layout import fill
+from xmcbench.command import flags, report, request
+from xmcbench.errors import StorageError, UsageError
+from xmcbench.output.layout import fill, format_table, terminal_width
 
 if TYPE_CHECKING:
     from xmcbench.parameters import Parameter
-    from xmcbench.records import Record, Store, Truth
 
 #: Fields too wide for a column; printed below the table.
 _ASIDE = ("parameters", "origin", "reason", "hint", "other_packages")
@@ -35,10 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     listings = ("methods", "datasets", "layouts", "results")
     parser.add_argument("what", choices=listings, metavar="LISTING", help="methods, datasets, layouts or results")
     parser.add_argument("name", nargs="?", metavar="NAME", help="a method, to show its parameters and presets")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
-    flags.add_metrics(parser)
-    flags.add_plugin(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.add(parser, "runs", "metrics", "plugin", "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print(listing: list[dict[str, Any]], metrics: list[str]) -> None:
-    """Print a line for each entry; `ls methods NAME` has the parameters of a method."""
+    """Print a line per entry; `ls methods NAME` has the parameters of a method."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for entry in listing:
         heading = "{dataset}, {setting}, filter {filter}".format(**entry) if "dataset" in entry else ""
@@ -77,7 +72,6 @@ def _print(listing: list[dict[str, Any]], metrics: list[str]) -> None:
 
 
 def _table(entries: list[dict[str, Any]], metrics: list[str]) -> str:
-    from xmcbench.output.layout import format_table
 
     aside = (*_ASIDE, *_HEADINGS) if "dataset" in entries[0] else _ASIDE
     columns = [name for name in entries[0] if name not in aside]
@@ -88,8 +82,6 @@ def _table(entries: list[dict[str, Any]], metrics: list[str]) -> str:
 
 def _paragraph(text: str, first: str, others: str) -> str:
     """Return a text in lines of the terminal, 100 characters at most, each with its indent."""
-    from xmcbench.output.layout import terminal_width
-
     width = min(100, terminal_width() or 100)
     return textwrap.fill(
         text, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False, break_long_words=False
@@ -139,7 +131,6 @@ def _methods(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
 
 
 def _method(arguments: argparse.Namespace) -> int:
-    from xmcbench.output.layout import format_table
 
     if arguments.what != "methods":
         raise UsageError(f"{arguments.what} takes no name: {arguments.name!r}", "xmcbench ls methods NAME")
@@ -236,23 +227,27 @@ def _layouts(_: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
 
 
 def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
-    """The entries, and 1 if a record could not be read."""
     from xmcbench import environment
-    from xmcbench.command import report
     from xmcbench.metrics import additional
     from xmcbench.records import Store
+    from xmcbench.runner.scoring import StoredScores
 
     names = arguments.metrics or _METRICS
     additional.check_names(names)
-    figures = _of_ranks if arguments.metrics else _of_record
-    truths: dict[str, Truth] = {}
     store, listing = Store(arguments.runs), []
     store.check_exists()
+    stored = StoredScores(store)
     staleness, here = request.registry(arguments.plugin).staleness(arguments.runs), environment.packages()
     records = store.records()
     report.note_unknown(records, staleness)
     for record in records:
-        values, problem = figures(record, store, names, truths) if record.ok else ({}, "")
+        problem = ""
+        values: Mapping[str, float | None] = record.metrics[record.protocol.filter].values if record.ok else {}
+        if record.ok and arguments.metrics:
+            try:
+                values = stored.compute(record, names)
+            except StorageError as error:
+                values, problem = {}, str(error)
         other = {
             name: version for name, version in record.environment.packages.items() if here.get(name, version) != version
         }
@@ -272,23 +267,6 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
             }
         )
     return listing, report.warn_left_out(store)
-
-
-def _of_record(record: Record, *_: object) -> tuple[dict[str, float], str]:
-    return record.metrics[record.protocol.filter].values, ""
-
-
-def _of_ranks(
-    record: Record, store: Store, names: list[str], truths: dict[str, Truth]
-) -> tuple[Mapping[str, float | None], str]:
-    """Compute metrics from the ranks of a record; or return why they cannot be."""
-    from xmcbench.errors import StorageError
-    from xmcbench.runner.scoring import compute_metrics
-
-    try:
-        return compute_metrics(record, store, names, truths), ""
-    except StorageError as error:
-        return {}, str(error)
 
 
 _LISTINGS = {"methods": _methods, "datasets": _datasets, "layouts": _layouts, "results": _results}

@@ -170,7 +170,6 @@ def parser() -> Parser:
 
 
 def _add_common(to: Parser, **options: Any) -> None:
-    """Add the flags that every command takes."""
     to.add_argument("--debug", action="store_true", help="show the traceback of errors", **options)
     to.add_argument(
         "--wide", action="store_true", help="do not limit tables in a pipe or a file to 120 columns", **options
@@ -261,19 +260,16 @@ def _main(words: list[str]) -> int:
     except Exception as error:
         if debug:
             raise
-        if isinstance(error, UnicodeEncodeError) and (word := _not_utf8(words)):
-            print(f"xmcbench: error: {visible(word)} is not valid UTF-8", file=sys.stderr)
+        # Python reads bytes that are not UTF-8 as lone surrogates.
+        broken = [word for word in words if any("\ud800" <= letter <= "\udfff" for letter in word)]
+        if isinstance(error, UnicodeEncodeError) and broken:
+            print(f"xmcbench: error: {visible(broken[0])} is not valid UTF-8", file=sys.stderr)
             return UsageError.exit_code
         print(
             f"xmcbench: error: {type(error).__name__}: {error} (internal error; --debug shows the traceback)",
             file=sys.stderr,
         )
         return 1
-
-
-def _not_utf8(words: Sequence[str]) -> str | None:
-    """Return the first argument with bytes that are not UTF-8, which Python reads as lone surrogates."""
-    return next((word for word in words if any("\ud800" <= letter <= "\udfff" for letter in word)), None)
 
 
 if __name__ == "__main__":

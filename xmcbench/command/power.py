@@ -12,7 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
+from xmcbench.errors import UsageError
 from xmcbench.output.layout import fill
 
 
@@ -24,14 +25,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     flags.add_metric(parser)
     parser.add_argument("--power", type=float, default=80.0, metavar="PERCENT", help="default: 80")
     flags.add_choice(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.add(parser, "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute and print."""
     from xmcbench.analysis.power import find_needed
-    from xmcbench.command import report
-    from xmcbench.errors import UsageError
     from xmcbench.records import Store
 
     if (arguments.first is None) != (arguments.second is None):

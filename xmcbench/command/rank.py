@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
 from xmcbench.command.terminal import print_results
+from xmcbench.errors import UnknownName
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench rank``."""
-    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    flags.add(parser, "runs")
     parser.add_argument(
         "--dataset",
         metavar="NAME[,NAME..]",
@@ -28,16 +28,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     flags.add_setting(parser, several=False, required=True, help="zero-shot, few-shot or all pairs")
     flags.add_metric(parser)
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw the ranks with the critical difference")
-    parser.add_argument("--force", action="store_true", help="replace FILE")
-    flags.add_plugin(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.path(parser, "svg", "FILE", "also draw the ranks with the critical difference")
+    flags.switch(parser, "force", "replace FILE")
+    flags.add(parser, "plugin", "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Rank and print."""
-    from xmcbench.command import report
-    from xmcbench.errors import UnknownName
     from xmcbench.leaderboard import markup, overall
     from xmcbench.leaderboard.consistency import latest
     from xmcbench.metrics import METRICS

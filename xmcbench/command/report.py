@@ -13,16 +13,15 @@ from xmcbench.errors import UsageError
 from xmcbench.output.escaping import terminal
 from xmcbench.output.layout import fill, format_table
 from xmcbench.output.quantities import duration, format_count
-from xmcbench.records import Record, Staleness, Store, as_json
-from xmcbench.records.staleness import HINT
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
     from xmcbench.experiment import Experiment, Run, Shown
+    from xmcbench.records import Record, Staleness, Store
     from xmcbench.results import Results
-    from xmcbench.runner.estimate import Estimate
     from xmcbench.runner.plan import Plan, PlannedCell
     from xmcbench.runner.rows import Skipped
+    from xmcbench.runner.schedule import Estimate
 
 
 def execute(experiment: Experiment[Shown]) -> Shown:
@@ -40,9 +39,9 @@ def execute(experiment: Experiment[Shown]) -> Shown:
     return experiment.execute(lines=True)
 
 
-def pretrain(experiment: Run, as_json: bool = False) -> int:
-    """Run the shared pre-training of an experiment, with a line for each; 1 if one failed."""
-    from xmcbench.runner.pretraining import Pretrained
+def run_pretraining(experiment: Run, as_json: bool = False) -> int:
+    """Run the shared pre-training of an experiment, with a line per pre-training; 1 if one failed."""
+    from xmcbench.runner.pretraining import Pretrained, pretrain
 
     def progress(planned: PlannedCell, position: int, ended: Pretrained | None) -> None:
         name = f"pre-training of {planned.name} on {planned.cell.dataset}, seed {planned.cell.seed}"
@@ -52,7 +51,7 @@ def pretrain(experiment: Run, as_json: bool = False) -> int:
             said = done if ended.ok else f"failed: {ended.reason} (log: {ended.log})"
         print(f"{name}: {said}", file=sys.stderr, flush=True)
 
-    found = experiment.pretrain(progress)
+    found = pretrain(experiment.plan, experiment.options.target, progress)
     if as_json:
         lines = [
             {"method": made.planned.name, "seed": made.planned.cell.seed, "reason": made.reason, "took_s": made.took_s}
@@ -66,7 +65,8 @@ def pretrain(experiment: Run, as_json: bool = False) -> int:
 
 def dry_run(experiment: Experiment[Shown], as_json: bool = False) -> int:
     """Print the plan of an experiment."""
-    from xmcbench.runner.estimate import Estimate
+    from xmcbench.records import Store
+    from xmcbench.runner.schedule import Estimate
 
     planned, jobs = experiment.plan, experiment.jobs
     _warn_damaged(planned)
@@ -102,7 +102,7 @@ def warn_left_out(store: Store) -> int:
 
 
 def note_earlier(earlier: Mapping[str, int]) -> None:
-    """Print one line for each dataset with results on an earlier version of it, which are left out."""
+    """Print one line per dataset with results on an earlier version of it, which are left out."""
     for dataset, number in sorted(earlier.items()):
         print(
             f"left out: {format_count(number, 'result')} on an earlier version of {terminal(dataset)}", file=sys.stderr
@@ -111,6 +111,8 @@ def note_earlier(earlier: Mapping[str, int]) -> None:
 
 def note_unknown(records: Iterable[Record], staleness: Staleness) -> None:
     """Print one line for methods that are not here: it is unknown whether their results are stale."""
+    from xmcbench.records.staleness import HINT
+
     if unknown := sorted({name for record in records if record.ok for name in staleness.find_missing_methods(record)}):
         print(
             f"xmcbench: note: whether results of {', '.join(map(terminal, unknown))} are stale is not known ({HINT})",
@@ -119,13 +121,12 @@ def note_unknown(records: Iterable[Record], staleness: Staleness) -> None:
 
 
 def _warn_damaged(planned: Plan) -> None:
-    """Print one line for every cell whose record is damaged, so that it runs again."""
     for damage in (cell.damage for cell in planned.cells if cell.damage):
         print(f"xmcbench: {damage}; the cell runs again", file=sys.stderr)
 
 
 def show_notes(datasets: Iterable[Dataset]) -> None:
-    """Print one line for each item that was left out, assumed or drawn when datasets were read."""
+    """Print one line per item that was left out, assumed or drawn when datasets were read."""
     different = {(dataset.name, dataset.digest): dataset for dataset in datasets}.values()
     for dataset in different:
         whose = f"{dataset.name}: " if len(different) > 1 else ""
@@ -147,6 +148,8 @@ def results_json(results: Results) -> dict[str, Any]:
 
 def records_json(records: Sequence[Record], staleness: Staleness) -> list[dict[str, Any]]:
     """Return records as JSON values, with the reason why a record is stale, or null."""
+    from xmcbench.records import as_json
+
     return [{**as_json(record), "problem": staleness.problem(record) or None} for record in records]
 
 
@@ -154,6 +157,11 @@ def list_skipped(skipped: Sequence[Skipped]) -> list[dict[str, Any]]:
     """Return the methods that were left out as JSON values."""
     names = ("method", "reason", "hint", "where")
     return [{name: getattr(method, name) for name in names} for method in skipped]
+
+
+def show(found: Any, as_json: bool) -> None:
+    """Print an answer as text, or as one JSON document."""
+    print(json.dumps(found.as_json(), indent=1) if as_json else fill(str(found)))
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -10,33 +10,21 @@ otherwise over the test instances. The new run goes to --out; exit code 1 if the
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
 from xmcbench.command.leaderboard import BOARD
-from xmcbench.output.layout import fill
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench reproduce``."""
     parser.add_argument("key", metavar="KEY", help="the beginning of a record's key")
-    parser.add_argument(
-        "--runs", type=Path, metavar="DIR", help="default: ./leaderboards if there are records in it, otherwise ./runs"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("reproduced"),
-        metavar="DIR",
-        help="runs folder of the new run (default: ./reproduced)",
-    )
+    flags.path(parser, "runs", "DIR", "default: ./leaderboards if there are records in it, otherwise ./runs")
+    flags.path(parser, "out", "DIR", "runs folder of the new run (default: ./reproduced)", default=Path("reproduced"))
     parser.add_argument("--dataset", metavar="NAME|PLACE", help="default: the name in the record")
-    flags.add_columns(parser)
+    flags.add(parser, "columns")
     flags.add_limits(parser)
-    flags.add_device(parser)
-    flags.add_plugin(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.add(parser, "device", "processes", "plugin", "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,5 +39,5 @@ def run(arguments: argparse.Namespace) -> int:
         registry=request.registry(arguments.plugin),
         dataset=request.place(arguments),
     )
-    print(json.dumps(found.as_json(), indent=1) if arguments.json else fill(str(found)))
+    report.show(found, arguments.json)
     return 0 if found.agrees else 1

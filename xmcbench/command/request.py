@@ -34,17 +34,9 @@ def options(arguments: argparse.Namespace) -> Options:
     """Return how cells are executed. Raises UsageError."""
     from xmcbench.experiment import Options
 
-    return Options(
-        arguments.runs,
-        tuple(arguments.plugin),
-        limits(arguments),
-        compute(arguments),
-        arguments.force,
-        arguments.refresh,
-        jobs=arguments.jobs,
-        cells_per_gpu=arguments.cells_per_gpu,
-        on=arguments.on,
-    )
+    names = {"runs", "force", "refresh", "jobs", "cells_per_gpu", "on"} & vars(arguments).keys()  # `fit` has few
+    given = {name: getattr(arguments, name) for name in names}
+    return Options(plugins=tuple(arguments.plugin), limits=limits(arguments), compute=compute(arguments), **given)
 
 
 def limits(arguments: argparse.Namespace) -> Limits:
@@ -79,10 +71,7 @@ def conditions(arguments: argparse.Namespace) -> Conditions:
 
 
 def comparison(arguments: argparse.Namespace, force: bool = False) -> Comparison:
-    """Compare the two rows that ``add_rows`` has read. Prints a note on methods that are not here. Raises UsageError.
-
-    force: compare across datasets or filters.
-    """
+    """Compare the rows of ``add_rows``, and note missing methods. force: across datasets. Raises UsageError."""
     from xmcbench.command import report
     from xmcbench.comparison import compare
 
@@ -109,10 +98,7 @@ def grid(arguments: argparse.Namespace, methods: Sequence[str], **changes: objec
 
 
 def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """Return the names and places of --dataset, places with --columns, or the dataset that its card marks as default.
-
-    A path that exists is one place, even if it has a comma or ends in a space. Raises UsageError.
-    """
+    """Return the places of --dataset, or the default one; an existing path is one place. Raises UsageError."""
     from xmcbench.data.catalog import default_dataset
     from xmcbench.data.sources.finding import place_of
 
@@ -160,7 +146,6 @@ def reference(place: str, columns: str | None) -> str:
 
 
 def _hold_out(reference: str, share: str | None) -> str:
-    """Return a name or place with --dev."""
     from xmcbench.data.catalog import DEV
     from xmcbench.data.sources.finding import reference_to
 
@@ -216,10 +201,7 @@ def overrides(words: list[str]) -> dict[str, dict[str, object]]:
 
 
 def check_unused(arguments: argparse.Namespace, message: str, hint: str, **defaults: object) -> None:
-    """Raise UsageError for a flag that was given and would do nothing.
-
-    message: says so, with {} for the flag. defaults: name of the flag -> its default.
-    """
+    """Raise UsageError for a flag without an effect. message: with {} for the flag. defaults: name -> default."""
     for name, default in defaults.items():
         if getattr(arguments, name) != default:
             raise UsageError(message.format(f"--{name.replace('_', '-')}"), hint)

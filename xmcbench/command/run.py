@@ -11,7 +11,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
 from xmcbench.command.terminal import print_results
 from xmcbench.errors import DataError, UsageError
 
@@ -34,12 +34,18 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="use N training and N test instances at most, drawn; such results are named NAME+limitN, and on no board",
     )
     flags.add_setting(what, required=True, help="zero-shot, few-shot or all pairs")
-    flags.add_method_names(what, "names, each with :PRESET if needed, or all that can run (default: all)")
+    what.add_argument(
+        "--methods",
+        type=flags.texts,
+        default=["all"],
+        metavar="A,B|all",
+        help="names, each with :PRESET if needed, or all that can run (default: all)",
+    )
     flags.add_methods(what)
-    flags.add_config(what)
+    flags.add(what, "config")
     how = parser.add_argument_group("how it runs")
     flags.add_execution(how)
-    flags.add_dry_run(how)
+    flags.add(how, "dry-run")
     how.add_argument(
         "--shard",
         metavar="I/N",
@@ -47,7 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     how.add_argument("--only", choices=("pretrain",), help="run only the shared pre-training")
     shown = parser.add_argument_group("what is shown")
-    flags.add_shown(shown)
+    flags.add(shown, "filter", "json")
     shown.add_argument(
         "--metrics",
         type=flags.texts,
@@ -63,7 +69,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Plan and execute; 1 if a cell failed or no cell has a result."""
     from xmcbench.arguments import make_grids
     from xmcbench.choice import check_choosable, choices
-    from xmcbench.command import report
     from xmcbench.experiment import plan_run
     from xmcbench.runner.schedule import Shard
 
@@ -88,13 +93,13 @@ def run(arguments: argparse.Namespace) -> int:
         report.warn_skipped(planned.plan.skipped)
     report.show_notes(cell.dataset for cell in planned.plan.cells)
     if shard is not None:
-        planned = planned.part(shard)
+        planned = replace(planned, plan=shard.of(planned.plan))
     if not planned.plan.cells:
         print(f"xmcbench: shard {arguments.shard} has no cells", file=sys.stderr)
     if arguments.dry_run:
         return report.dry_run(planned, arguments.json)
     if arguments.only is not None:
-        return report.pretrain(planned, arguments.json)
+        return report.run_pretraining(planned, arguments.json)
     results = report.execute(planned)
     results = replace(results, metrics=tuple(arguments.metrics or results.metrics))
     chosen = choices(results, arguments.best) if arguments.best is not None else []
@@ -109,7 +114,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_metrics(names: Sequence[str]) -> None:
-    """Raise UnknownName or UsageError for a metric that records do not have."""
     from xmcbench.metrics import METRICS, additional
 
     additional.check_names(names)

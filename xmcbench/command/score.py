@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
+from xmcbench.errors import UsageError
+from xmcbench.output.layout import format_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,27 +34,20 @@ if TYPE_CHECKING:
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench score``."""
     parser.add_argument("--dataset", metavar="NAME|PLACE", help="dataset whose test pairs are the ground truth")
-    flags.add_columns(parser)
-    parser.add_argument(
-        "--predictions",
-        required=True,
-        type=Path,
-        metavar="FILE",
-        help="npz: int32 'indices', float32 'scores' [N, k]; trec: a run",
+    flags.add(parser, "columns")
+    flags.path(
+        parser, "predictions", "FILE", "npz: int32 'indices', float32 'scores' [N, k]; trec: a run", required=True
     )
     parser.add_argument(
         "--format", choices=("npz", "trec"), default="npz", help="format of --predictions (default: npz)"
     )
-    parser.add_argument("--qrels", type=Path, metavar="FILE", help="true pairs, instead of --dataset (trec)")
-    flags.add_filter(parser)
-    flags.add_metrics(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.path(parser, "qrels", "FILE", "true pairs, instead of --dataset (trec)")
+    flags.add(parser, "filter", "metrics", "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the file, score it, print every metric with its interval."""
     from xmcbench.metrics import additional, protocol
-    from xmcbench.output.layout import format_table
     from xmcbench.runner.scoring import figures_of
 
     names = arguments.metrics or []
@@ -80,9 +75,7 @@ def _of_dataset(
 ) -> tuple[Scores, dict[str, object], dict[str, float | None]]:
     from xmcbench import trec
     from xmcbench.api import evaluate
-    from xmcbench.command import report
     from xmcbench.data import load_dataset
-    from xmcbench.errors import UsageError
     from xmcbench.metrics import inverse_propensity, protocol
     from xmcbench.metrics.labels import MIN_INSTANCES
     from xmcbench.topk import TopK
@@ -116,7 +109,6 @@ def _of_qrels(
     arguments: argparse.Namespace, chosen: list[str]
 ) -> tuple[Scores, dict[str, object], dict[str, float | None]]:
     from xmcbench import metrics, trec
-    from xmcbench.errors import UsageError
 
     if arguments.format != "trec" or request.place(arguments):
         raise UsageError("--qrels needs --format trec and cannot be combined with --dataset")
@@ -152,7 +144,6 @@ def _compute(
 
 
 def _check_file(path: Path) -> None:
-    from xmcbench.errors import UsageError
 
     if not path.exists():
         raise UsageError(f"no file at {path}")

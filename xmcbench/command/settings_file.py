@@ -10,7 +10,7 @@
 
 is ``--dataset lf-debian-2k --setting fs --ratio 0.01 --methods tfidf,xr-linear --seed 0,1,2
 --set xr-linear.pseudo_labels=5``. Flags on the command line override the file. A list of values gives one row
-for each value.
+per value.
 
 Cells that are not a full product are written as [[grid]] tables, each with the settings that differ from those above:
 
@@ -46,10 +46,9 @@ _OF_FEW_SHOT = ("ratio", "by")
 
 
 def expand(words: list[str], flags: Callable[[], Iterable[str]]) -> list[list[str]]:
-    """Return the command lines that a command line stands for, one for each grid of the settings file.
+    """Return the command lines that a command line stands for, one per grid of the settings file.
 
-    The contents of the file replace ``--config FILE``. flags: those of the command, which the file may set. Raises
-    UsageError.
+    The file replaces ``--config FILE``. flags: those of the command, which the file may set. Raises UsageError.
     """
     paths, rest = _take(words, _FLAG)
     if len(paths) > 1:

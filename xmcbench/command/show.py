@@ -10,10 +10,9 @@ true labels. --text trains the method as its cell does and asks it; a method wit
 from __future__ import annotations
 
 import argparse
-import json
 
-from xmcbench.command import flags, request
-from xmcbench.output.layout import fill
+from xmcbench.command import flags, report, request
+from xmcbench.errors import UsageError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -24,17 +23,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--text", metavar="TEXT", help="any text: a title, or title, TAB and content")
     parser.add_argument("-k", type=int, default=10, metavar="K", help="labels shown (default: 10)")
     flags.add_choice(parser)
-    flags.add_plugin(parser)
+    flags.add(parser, "plugin")
     flags.add_limits(parser)
-    flags.add_device(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    flags.add(parser, "device", "processes", "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Look the prediction up, or make it, and print it."""
     from xmcbench.analysis import prediction
-    from xmcbench.command import report
-    from xmcbench.errors import UsageError
     from xmcbench.records import Store
 
     store, conditions = Store(arguments.runs), request.conditions(arguments)
@@ -58,5 +54,5 @@ def run(arguments: argparse.Namespace) -> int:
         shown = prediction.show_text(
             arguments.method, arguments.text, place=place, registry=registry, conditions=conditions, k=arguments.k
         )
-    print(json.dumps(shown.as_json(), indent=1) if arguments.json else fill(str(shown)))
+    report.show(shown, arguments.json)
     return report.warn_left_out(store)

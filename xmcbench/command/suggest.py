@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
 from xmcbench.errors import DataError, UsageError
 from xmcbench.output.escaping import tsv
 from xmcbench.output.quantities import format_count
@@ -32,13 +32,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     flags.add_dataset(what, several=False)
     method = what.add_mutually_exclusive_group(required=True)
     method.add_argument("--method", type=flags.texts, metavar="M", help="name, with :PRESET if needed")
-    method.add_argument("--model", type=Path, metavar="FOLDER", help="a folder that `fit` wrote")
+    flags.path(method, "model", "FOLDER", "a folder that `fit` wrote")
     what.add_argument(
         "--documents",
         metavar="PLACE",
         help="a .txt file with one document per line, a table, or a dataset (default: the test set of --dataset)",
     )
-    what.add_argument("--k", type=int, default=5, metavar="K", help="labels for each document (default: 5)")
+    what.add_argument("--k", type=int, default=5, metavar="K", help="labels per document (default: 5)")
     what.add_argument(
         "--threshold",
         type=float,
@@ -46,14 +46,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="leave out labels with a lower score; `explain METHOD --threshold-from PLACE` chooses one",
     )
-    what.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE.tsv",
-        help="file to write: uid, rank, score, label uid, label (default with --model: a table is printed)",
+    flags.path(
+        what,
+        "out",
+        "FILE.tsv",
+        "file to write: uid, rank, score, label uid, label (default with --model: a table is printed)",
     )
-    what.add_argument("--overwrite", action="store_true", help="replace --out if it exists")
-    flags.add_filter(what)
+    flags.switch(what, "overwrite", "replace --out if it exists")
+    flags.add(what, "filter")
     flags.add_setting(
         what, several=False, default=None, help="default: full if there are training pairs that the method uses"
     )
@@ -81,7 +81,6 @@ def run(arguments: argparse.Namespace) -> int:
     request.check_unused(arguments, said, "xmcbench fit METHOD --out FOLDER writes a model", serve=None, host=None)
     if arguments.out is None:
         raise UsageError("--out is required with --method", "for example --out suggested.tsv")
-    from xmcbench.command import report
     from xmcbench.suggestions import suggest
 
     def execute(planned: Run) -> Results:
@@ -103,14 +102,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write(found: Suggestions, out: Path) -> None:
-    """Write the file, and print a line about it."""
     found.write(out)
     empty = f"; {found.empty:,} of them without a suggestion" if found.empty else ""
     print(f"{out}: {found.name}, {found.setting}, {format_count(len(found.documents), 'document')}{empty}")
 
 
 def _open_model(arguments: argparse.Namespace) -> int:
-    """Suggest labels by a model, or serve it."""
     no_text = dict.fromkeys(("dataset", "columns", "dev", "setting", "ratio", "by", "preset", "filter", "jobs"))
     others = {"set": [], "seed": [0], "runs": Path("runs"), "on": "local", "cells_per_gpu": 1, "force": False}
     unused = {**no_text, **others, "refresh": False, **flags.LIMITS, "processes": flags.DEVICE["processes"]}
@@ -123,7 +120,6 @@ def _open_model(arguments: argparse.Namespace) -> int:
         raise UsageError("--serve takes its documents from requests, and answers with scores", hint)
     if not is_serving and arguments.documents is None:
         raise UsageError("--model needs --documents or --serve", "for example --documents new.txt")
-    from xmcbench.command import report
     from xmcbench.models import Model
 
     if arguments.out is not None:
@@ -144,7 +140,6 @@ def _open_model(arguments: argparse.Namespace) -> int:
 
 
 def _serve(model: Model, host: str, port: int) -> int:
-    """Answer requests until the process is interrupted."""
     from xmcbench.serving import Server
 
     with Server(model, host, port) as server:
@@ -169,10 +164,7 @@ def _check_out(out: Path, place: str) -> None:
 
 
 def _check_uids(documents: Texts, labels: Texts) -> None:
-    """Print a note on uids that would act in a terminal or a spreadsheet, so that they are changed in the file.
-
-    Raises DataError for a uid that the file cannot hold.
-    """
+    """Note uids that would act in a terminal or a spreadsheet; raise DataError for a uid that the file cannot hold."""
     changed = []
     for noun, texts in (("document", documents), ("label", labels)):
         for uid in texts.uids:

@@ -16,10 +16,7 @@ _BEST, _HALF_WIDTH = r"\b\d+\.\d+\*", r"±\d+\.\d+"
 
 
 class Inert:
-    """A text stream that spells out control characters, which names and messages can have.
-
-    stream: the stream below, for intended escape sequences.
-    """
+    """A text stream that spells out control characters. stream: the stream below, for intended escape sequences."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -56,8 +53,7 @@ class Inert:
 def print_results(*texts: object) -> None:
     """Print texts with blank lines between them; on a terminal lines end between words.
 
-    There, the best figures are green and half-widths dim, but not if the variable NO_COLOR is set
-    (https://no-color.org).
+    There, the best figures are green and half-widths dim, unless NO_COLOR is set (https://no-color.org).
     """
     shown = terminal(fill("\n\n".join(filter(None, map(str, texts)))))
     if not sys.stdout.isatty():

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
+from xmcbench.output.layout import fill
 
 if TYPE_CHECKING:
     from xmcbench.tuning import Trial
@@ -37,13 +37,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     flags.add_execution(how)
     shown = parser.add_argument_group("what is shown")
     flags.add_metric(shown)
-    flags.add_filter(shown)
-    shown.add_argument("--figure", type=Path, metavar="FILE.svg", help="draw the metric by trial")
+    flags.add(shown, "filter")
+    flags.path(shown, "figure", "FILE.svg", "draw the metric by trial")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the trials, and print them and the flags of the best one."""
-    from xmcbench.output.layout import fill
     from xmcbench.storage.atomic import write_text
     from xmcbench.tuning import tune
 

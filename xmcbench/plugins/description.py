@@ -23,14 +23,14 @@ DEFAULT_PRESET = "quick"
 Values = dict[str, Scalar]
 #: Attributes of a class that its description has unchanged.
 _ATTRIBUTES = ("title", "supervision", "deterministic", "packages", "described", "choices", "needs", "environment")
+#: Functions that a class may define.
+_OPTIONAL = ("describe", "require", "uses", "inputs", "estimate_calls", "pretrain")
 
 
 class Description(Struct, frozen=True, kw_only=True):
     """A method by the attributes of its class; those of ``xmcbench.Method`` are explained there.
 
-    cls: module and name of the class. doc: its docstring. parameters: by name. describes, requires, uses, inputs,
-    estimates: whether the class overrides ``describe``, ``require``, ``uses``, ``inputs``, and ``estimate_calls``.
-    pretrains: whether it defines ``pretrain``.
+    cls: module and name of the class. doc: its docstring. parameters: by name. defines: optional functions of its own.
     """
 
     cls: str
@@ -45,12 +45,7 @@ class Description(Struct, frozen=True, kw_only=True):
     choices: dict[str, str]
     needs: dict[str, int]
     parameters: dict[str, Parameter]
-    describes: bool
-    requires: bool
-    uses: bool = False
-    inputs: bool = False
-    estimates: bool = False
-    pretrains: bool = False
+    defines: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
 
     @classmethod
@@ -63,6 +58,7 @@ class Description(Struct, frozen=True, kw_only=True):
         }
         for name in ("presets", "ablation"):
             said[name] = {key: dict(values) for key, values in getattr(method, name).items()}
+        defines = [name for name in _OPTIONAL if getattr(method, name, None) is not vars(Method).get(name)]
         try:
             return msgspec.convert(
                 {
@@ -70,12 +66,7 @@ class Description(Struct, frozen=True, kw_only=True):
                     "cls": class_path(method),
                     "doc": inspect.getdoc(method) or "",
                     "parameters": msgspec.to_builtins(parameters.list_parameters(method)),
-                    "describes": method.describe is not Method.describe,
-                    "requires": method.require is not Method.require,
-                    "uses": method.uses is not Method.uses,
-                    "inputs": method.inputs is not Method.inputs,
-                    "estimates": method.estimate_calls is not Method.estimate_calls,
-                    "pretrains": hasattr(method, "pretrain"),
+                    "defines": defines,
                 },
                 cls,
             )

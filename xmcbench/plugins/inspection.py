@@ -16,14 +16,12 @@ import msgspec
 from msgspec import Struct
 
 from xmcbench import errors
-from xmcbench.contents import contents
 from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError
-from xmcbench.method import Method
+from xmcbench.method import Method, contents
 from xmcbench.plugins.description import Description, Values
 from xmcbench.plugins.hub import offline_without_address
 from xmcbench.plugins.loading import Imported, from_file, from_point, import_file, origin_of, point
-from xmcbench.processes.secrets import without_secrets
-from xmcbench.processes.supervisor import supervise
+from xmcbench.processes.supervisor import Supervised, supervise, without_secrets
 from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.source import source_of
 from xmcbench.storage.temporary import scratch
@@ -41,7 +39,7 @@ class Plugin(Struct, frozen=True):
     name: str = ""
 
 
-About = Literal["describe", "require", "uses", "inputs", "estimate"]
+About = Literal["describe", "require", "uses", "inputs", "estimate_calls"]
 
 
 class Question(Struct, frozen=True):
@@ -77,7 +75,7 @@ class Answer(Struct, frozen=True):
                 if isinstance(named, str):
                     raise UsageError(f"{question.name}.uses() is {named!r}", "return a tuple of names")
                 return cls("\n".join(named))
-            if question.about == "estimate":
+            if question.about == "estimate_calls":
                 return cls(" ".join(str(int(number)) for number in made.estimate_calls(question.sizes)))
             return cls(_ask_about_place(made, question.about))
         except XmcbenchError as error:
@@ -102,7 +100,6 @@ class Answer(Struct, frozen=True):
 
 
 def _ask_about_place(made: Method, about: About) -> str:
-    """Return the inputs of a method, or raise what it requires."""
     with offline_without_address(type(made)):
         if about == "inputs":
             return msgspec.json.encode(contents(made)).decode()
@@ -139,7 +136,7 @@ class Inspection:
     """
 
     def __init__(self, plugin: Plugin, origin: str, time_limit_s: float | None = TIME_LIMIT_S) -> None:
-        """Inspect a plug-in. origin: of the plug-in, in words. time_limit_s: for each process."""
+        """Inspect a plug-in. origin: of the plug-in, in words. time_limit_s: of every process."""
         self._plugin, self._time_limit_s = plugin, time_limit_s
         self._answers: list[tuple[Question, Answer]] = []
         self.methods: tuple[Inspected, ...] = ()
@@ -177,13 +174,10 @@ class Inspection:
             job, found, finished = (folder / name for name in ("job.json", "found.json", "finished.json"))
             log = folder / "log"
             _write(job, _Job(self._plugin, questions))
+            environment = {**without_secrets(secrets), "PYTHONHASHSEED": "0", "TMPDIR": str(folder)}
+            files = [str(job), str(found), str(finished)]
             ending = supervise(
-                "xmcbench.plugins.inspection",
-                [str(job), str(found), str(finished)],
-                log,
-                {**without_secrets(secrets), "PYTHONHASHSEED": "0", "TMPDIR": str(folder)},
-                finished,
-                self._time_limit_s,
+                Supervised("xmcbench.plugins.inspection", files, log, environment, finished, self._time_limit_s)
             )
             if not finished.exists():
                 _check_room(folder)
@@ -257,7 +251,7 @@ def _usual(methods: tuple[Inspected, ...]) -> Iterator[Question]:
     """Yield the questions of every run: the descriptions of the presets."""
     for method in methods:
         about = method.description
-        if about is None or not about.describes:
+        if about is None or "describe" not in about.defines:
             continue
         for preset in ({}, *about.presets.values()):
             yield Question(method.name, "describe", about.resolve(method.name, preset))

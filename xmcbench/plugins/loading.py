@@ -11,8 +11,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
@@ -117,10 +116,9 @@ def from_point(point: metadata.EntryPoint) -> Imported:
 
 
 def from_file(path: Path) -> list[Imported]:
-    """Return the methods that a plug-in file defines, each under its ``method_name``.
+    """Return the methods that a plug-in file defines, each under its ``method_name``. Raises UsageError for no file.
 
-    Raises UsageError if there is no such file. A file that cannot be imported, or defines no method, is one entry with
-    a reason.
+    A file that cannot be imported, or defines no method, is one entry with a reason.
     """
     check_file(path)
     origin = str(path)
@@ -132,12 +130,14 @@ def from_file(path: Path) -> list[Imported]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     _import_from(path.resolve().parent)  # a plug-in may import modules beside it
+    _IMPORTING.append(path)
     try:
-        with _importing(path):
-            spec.loader.exec_module(module)
+        spec.loader.exec_module(module)
     except BaseException as error:  # as in _describe
         sys.modules.pop(module_name, None)
         return [Imported(path.stem, origin, None, f"cannot be imported: {summarize(error)}{line_of(error, str(path))}")]
+    finally:
+        _IMPORTING.pop()
     return _methods_in(module, path) or [Imported(path.stem, origin, None, "defines no subclass of xmcbench.Method")]
 
 
@@ -164,10 +164,7 @@ def _module_name(path: Path) -> str:
 
 
 def _import_elsewhere(path: Path) -> None:
-    """Let new processes, as of joblib, import a plug-in file by the name of its module, through ``sys.path``.
-
-    They receive pickled functions, which have the name of their module.
-    """
+    """Let new processes, as of joblib, import a plug-in file by the name of its module: pickled functions have it."""
     folder = Path(mkdtemp(prefix="plugin-"))
     code = f"from pathlib import Path\n\nfrom {__name__} import from_file\n\nfrom_file(Path({str(path.resolve())!r}))\n"
     (folder / f"{_module_name(path)}.py").write_text(code, encoding="utf-8")
@@ -177,8 +174,7 @@ def _import_elsewhere(path: Path) -> None:
 class _FromSource(SourceFileLoader):
     """Imports a file from its source.
 
-    Python's cache of compiled files compares the size and the second of the last change, so it can be older than an
-    edited plug-in.
+    Python's cache compares the size and the second of the last change, so it can be older than an edited plug-in.
     """
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
@@ -216,10 +212,7 @@ def check_file(path: Path) -> None:
 
 
 def line_of(error: BaseException, file: str | None = None) -> str:
-    """Return the last line of a file in the traceback of an error, as " (FILE:LINE)"; empty if there is none.
-
-    file: default is any outside of Python's machinery of imports and of this module.
-    """
+    """Return the last line of a file (default: any but those that import) in a traceback: " (FILE:LINE)", or none."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -245,15 +238,6 @@ def _describe(name: str, origin: str, import_it: Callable[[], object]) -> Import
     except BaseException as error:  # an import can raise anything, even SystemExit; a listing must survive it
         return Imported(name, origin, None, f"cannot be imported: {summarize(error)}{line_of(error)}")
     return Imported(name, origin, None if problem else method, problem)  # type: ignore[arg-type]
-
-
-@contextmanager
-def _importing(path: Path) -> Iterator[None]:
-    _IMPORTING.append(path)
-    try:
-        yield
-    finally:
-        _IMPORTING.pop()
 
 
 def check_not_importing() -> None:

@@ -36,8 +36,7 @@ class Entry:
     """One method by name: its origin, and its description, or the problem that it cannot be loaded for.
 
     plugin: the file of a method that is not installed. method: the class, where it is imported here. inspect: look at
-    the method in another process, where it can be asked together with plug-in files. digest: SHA-256 (hex) of its
-    source.
+    the method in another process. digest: SHA-256 (hex) of its source.
     """
 
     name: str
@@ -75,14 +74,11 @@ class Entry:
 
     def describe(self, values: Values) -> str:
         """Return the part of a row's name about these parameters. Raises PluginError where the method fails."""
-        return self._ask("describe", values) if self.usable().describes else ""
+        return self._ask("describe", values) if "describe" in self.usable().defines else ""
 
     def require(self, values: Values, files: Sequence[Path] = ()) -> None:
-        """Raise Unavailable where these parameters need something that is not here, PluginError where the method fails.
-
-        files: the plug-in files of methods that it uses.
-        """
-        if self.usable().requires:
+        """Raise Unavailable if these parameters need something that is missing. files: plug-in files of its parts."""
+        if "require" in self.usable().defines:
             self._ask("require", values, files)
 
     def uses(self, values: Mapping[str, object]) -> tuple[str, ...]:
@@ -90,14 +86,11 @@ class Entry:
 
         Packages may be missing: which code made a record is the same on every machine.
         """
-        return tuple(self._ask("uses", values).splitlines()) if self.declared.uses else ()
+        return tuple(self._ask("uses", values).splitlines()) if "uses" in self.declared.defines else ()
 
     def contents(self, values: Mapping[str, object]) -> dict[str, str]:
-        """Return parameter -> identity of its content, for the parameters that name a file, a folder, or a model.
-
-        Raises what the method raises.
-        """
-        if not self.declared.inputs and not parameters.select_files(self.declared.parameters, values):
+        """Return parameter -> identity of its content, if it names a file or a model. Raises as the method does."""
+        if "inputs" not in self.declared.defines and not parameters.select_files(self.declared.parameters, values):
             return {}
         return msgspec.json.decode(self._ask("inputs", values), type=dict[str, str])
 
@@ -110,14 +103,12 @@ class Entry:
         self, values: Mapping[str, object], sizes: Mapping[str, tuple[int, float]], files: Sequence[Path] = ()
     ) -> tuple[int, int]:
         """Return how many questions a run asks of a language model, and their tokens. Raises what the method raises."""
-        calls, tokens = self._ask("estimate", values, files, sizes).split()
+        calls, tokens = self._ask("estimate_calls", values, files, sizes).split()
         return int(calls), int(tokens)
 
     def ask_ahead(self, about: About, rows: Sequence[Values]) -> None:
         """Ask one question about several rows at once: starting a process for a plug-in takes half a second."""
-        method = self.usable()
-        overridden = {"describe": method.describes, "require": method.requires, "uses": method.uses}
-        if self.method is None and self.inspect is not None and overridden.get(about, method.inputs):
+        if self.method is None and self.inspect is not None and about in self.usable().defines:
             self.inspect().ask([Question(self.name, about, dict(values)) for values in rows])
 
     def _ask(
@@ -137,10 +128,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Resolved:
-    """A method with all its parameters, and all methods that it uses with these, each with its own and once.
-
-    A method may use itself with other parameters.
-    """
+    """A method with all its parameters, and all methods that it uses with these, each with its own and once."""
 
     through: tuple[tuple[Entry, Mapping[str, object]], ...]
 
@@ -273,10 +261,7 @@ class Registry:
     def _walk(
         self, entry: Entry, values: Mapping[str, object], by: tuple[tuple[str, str], ...]
     ) -> Iterator[tuple[Entry, Mapping[str, object]]]:
-        """Yield a method and those that it uses, with repetitions.
-
-        by: the methods that led to it, each with its parameters as canonical JSON.
-        """
+        """Yield a method and those that it uses, with repetitions. by: methods that led to it, parameters as JSON."""
         this = (entry.name, canonical_json(values))
         if this in by:
             through = ", ".join(other for other, _ in by[by.index(this) + 1 :])
@@ -299,10 +284,7 @@ class Registry:
         return entry, entry.declared.resolve(name, presets.get(preset or DEFAULT_PRESET, {}))
 
     def staleness(self, runs: Path) -> Staleness:
-        """Return today's code, by which the records of a runs folder are judged.
-
-        Raises StorageError where the file of sources with equal results is damaged.
-        """
+        """Return today's code, by which the records of a folder are judged. Raises StorageError for damage."""
         if runs not in self._equivalence:
             self._equivalence[runs] = read_equivalence(runs)
 

@@ -55,8 +55,7 @@ _LOOK_S = 0.5
 class ForkServer:
     """A process that imports modules and forks others. It ends with this process, or when ``end`` is called.
 
-    imports: modules; one that cannot be imported is skipped. environment: its variables. Raises OSError if the process
-    cannot be started.
+    imports: modules; those that cannot be imported are skipped. Raises OSError if the process cannot be started.
     """
 
     def __init__(self, imports: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -193,10 +192,7 @@ def start_module(
 
 
 def end_process(process: subprocess.Popen[bytes] | Forked, mark: str) -> int:
-    """End a process with everything below it, which its reaper does; if that was killed, the mark finds the rest.
-
-    Returns the exit code of the process.
-    """
+    """End a process with everything below it: by its reaper, or by the mark if that was killed. Return the code."""
     code = process.poll()
     if code is None:
         process.terminate()

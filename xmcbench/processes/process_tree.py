@@ -94,10 +94,7 @@ def kill_marked(mark: str) -> None:
 
 
 def kill_orphans() -> None:
-    """Kill every supervised process whose supervisor was killed, with everything in between.
-
-    A supervisor in another namespace, such as another container, cannot be judged from here.
-    """
+    """Kill every process whose supervisor was killed. Those in another container cannot be judged from here."""
     _kill_all(lambda mark: is_running(mark) is False)
 
 

@@ -39,9 +39,8 @@ def main() -> None:
 def keep(parent: int, line: socket.socket | None = None) -> None:
     """Fork. The child returns; this process becomes its reaper, and never does.
 
-    parent: the parent of this process, which ends with it. line: to the supervisor, where that is another process: the
-    status of the child is written to it, and when its other side is closed, the child is ended. Otherwise SIGTERM asks
-    for that.
+    parent: of this process, which ends with it. line: to the supervisor, where that is another process: it gets the
+    status of the child, and ends the child by closing its side. Otherwise SIGTERM asks for that.
     """
     reaper = os.getpid()
     adopt_orphans()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,17 +139,8 @@ def _start(
     return start_module(["xmcbench.processes.reaper", *argv], environment, subprocess.DEVNULL, stream)
 
 
-def supervise(
-    module: str,
-    arguments: Sequence[str],
-    log: Path,
-    environment: Mapping[str, str],
-    result: Path,
-    time_limit_s: float | None = None,
-    memory_limit_bytes: int | None = None,
-) -> Ending:
-    """Run a module as a process to its end, as ``Supervised``. An exception in this process (Ctrl-C) ends it too."""
-    process = Supervised(module, arguments, log, environment, result, time_limit_s, memory_limit_bytes)
+def supervise(process: Supervised) -> Ending:
+    """Wait for the end of a process. An exception in this process (Ctrl-C) ends it too."""
     try:
         while (ending := process.look()) is None:
             wait([process], _INTERVAL_S)
@@ -176,10 +168,7 @@ def wait(processes: Sequence[Supervised], timeout_s: float, files: Sequence[int]
 
 
 def _tree_memory(pid: int | None) -> int:
-    """Return the resident memory of all processes below a reaper, in bytes.
-
-    Pages that several have in common, such as the data from before a fork, are counted once.
-    """
+    """Return the resident bytes of all processes below a reaper. Pages that several share are counted once."""
     import psutil
 
     if pid is None:
@@ -203,3 +192,12 @@ def _share(process: psutil.Process) -> int:
         return int(process.memory_full_info().pss)
     except (AttributeError, psutil.AccessDenied):
         return int(process.memory_info().rss)
+
+
+_SECRET = re.compile(r"(.*_)?(TOKEN|KEY|SECRET|PASSWORD)", re.IGNORECASE)
+
+
+def without_secrets(named: Iterable[str] = ()) -> dict[str, str]:
+    """Return the variables of this process without secrets, told by their names, except the named ones."""
+    kept = {*named}
+    return {name: value for name, value in os.environ.items() if name in kept or not _SECRET.fullmatch(name)}

@@ -29,9 +29,8 @@ _TOLERANCE = 1e-9
 def audit(record: Record, store: Store, dataset: Dataset, source: str, registry: Registry, scorer: Scorer) -> None:
     """Raise an error unless a record follows from its predictions, dataset and method.
 
-    source: the name or folder of the dataset. The predictions are scored by another process, which imports no method.
-    Raises StorageError for a wrong figure, rank, count or subset, for a name that is not the method's, and for missing
-    files; DataError for another version of the dataset; MethodError for invalid predictions.
+    source: the name or folder of the dataset. Raises StorageError for a wrong figure, rank, count, subset or name, and
+    for missing files; DataError for another version of the dataset; MethodError for invalid predictions.
     """
     cell = record.cell
     if cell.dataset != dataset.name:
@@ -68,7 +67,6 @@ def audit(record: Record, store: Store, dataset: Dataset, source: str, registry:
 
 
 def _check_method(record: Record, registry: Registry) -> None:
-    """Check the names and facts of a method that is known here."""
     name, said = record.cell.method, record.method
     known = {entry.name: entry for entry in registry}
     if name not in known:

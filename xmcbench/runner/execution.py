@@ -17,14 +17,12 @@ from xmcbench.errors import XmcbenchError
 from xmcbench.progress import Report
 from xmcbench.records import Record, Store
 from xmcbench.records.record import Status
-from xmcbench.runner.backoff import MOST_FAILED, Backoff
-from xmcbench.runner.cleanup import sweep
-from xmcbench.runner.estimate import pretraining_key, similar_records
 from xmcbench.runner.executors.base import IDLE_S, POLL_S, Ended, Executor, Machine, Needs, is_pretrained
+from xmcbench.runner.executors.process import sweep
 from xmcbench.runner.job import Outcome
 from xmcbench.runner.plan import Plan, PlannedCell
 from xmcbench.runner.recording import measure, record_of, status_of
-from xmcbench.runner.schedule import needs_of, waits_for_parts
+from xmcbench.runner.schedule import MOST_FAILED, Backoff, needs_of, pretraining_key, similar_records, waits_for_parts
 from xmcbench.runner.scorer import Scored, Scorer
 from xmcbench.runner.scoring import up_to_date
 from xmcbench.runner.target import Target, open_executor
@@ -70,10 +68,7 @@ def execute(
 
 
 class _Cell:
-    """A cell that runs, or is scored.
-
-    files: released when the record is written. leading: released when its pre-training is done.
-    """
+    """A cell that runs or is scored. files: released with its record. leading: released after its pre-training."""
 
     def __init__(
         self, planned: PlannedCell, position: int, compute: Compute, staged: Store, claim: Claim, files: ExitStack
@@ -161,7 +156,6 @@ class _Run:
         return Underway(cell.planned, cell.position, time.perf_counter() - cell.begin, report)
 
     def _start(self, executor: Executor, jobs: int, needs: dict[str, Needs], progress: Progress) -> None:
-        """Start every cell that can start now."""
         failed = 0
         for position, planned in list(self._waiting.items()):
             if len(self._cells) >= jobs or failed == MOST_FAILED:
@@ -241,7 +235,6 @@ class _Run:
                 cell.neighbors = max(cell.neighbors, hosts[host] - 1)
 
     def _end(self, cell: _Cell, ended: Ended, progress: Progress) -> None:
-        """Take a cell whose process has ended."""
         cell.ended = ended
         cell.leading.close()
         status, reason = status_of(ended.outcome, ended.ending, self._target.limits.time_s)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Grid:
     """Every method on every dataset in every setting, with every seed.
 
-    overrides: method -> parameter -> value, or a list of values with a row for each. The rest is as in ``Request``.
+    overrides: method -> parameter -> value, or a list of values with a row per value. The rest is as in ``Request``.
     """
 
     datasets: Sequence[str]
@@ -35,7 +35,7 @@ class Grid:
     complete: bool = False
 
     def requests(self) -> list[Request]:
-        """Return a request for each dataset and setting, dataset by dataset."""
+        """Return a request per dataset and setting, dataset by dataset."""
         return [
             Request(
                 dataset, setting, tuple(self.methods), self.preset, self.overrides, tuple(self.seeds), self.complete
@@ -58,10 +58,9 @@ def _supervision(registry: Registry, name: str) -> str:
 
 
 def curve_grids(grid: Grid, registry: Registry) -> list[Grid]:
-    """Return the grids of a curve, from a grid of settings with ever more known pairs.
+    """Return the grids of a curve, from a grid of settings. Raises UsageError if no method is left.
 
-    Methods that never look at pairs run once, in the zero-shot setting with the first seed; methods that need pairs do
-    not run there. Raises UsageError if no method is left.
+    Methods that never look at pairs run once, zero-shot with the first seed; methods that need pairs do not run there.
     """
     if not grid.methods or "all" in grid.methods:
         raise UsageError("a curve needs the names of its methods", "--methods tfidf,xr-linear")
@@ -85,10 +84,7 @@ def _select(supervision: Mapping[str, str], *kinds: str) -> tuple[str, ...]:
 
 
 def ablation_rows(grid: Grid, registry: Registry) -> list[tuple[str, Request]]:
-    """Return the requests of the ablation of the grid's only method, each with the name of its row.
-
-    The grid may set other parameters than the rows. Raises UsageError.
-    """
+    """Return the requests of the ablation of the only method, each with the name of its row. Raises UsageError."""
     (method,) = grid.methods
     name = method.partition(":")[0]
     rows = registry[name].usable().ablation

@@ -116,11 +116,10 @@ def find_needed_paths() -> list[Path]:
 
 
 def hide(hidden: Iterable[Path], needed: Iterable[Path] = ()) -> bool:
-    """Hide files and folders from this thread and from everything that it starts, for good.
+    """Hide files and folders from this thread and from everything that it starts, for good. Return whether that worked.
 
-    needed: files and folders that stay readable although they are below a hidden one; hidden paths below them stay
-    hidden. Folders can still be listed, and open files stay open. Returns whether the kernel did it; if it cannot,
-    nothing changes.
+    needed: paths that stay readable below a hidden one; hidden paths below them stay hidden. Folders can still be
+    listed, and open files stay open.
     """
     if sys.platform != "linux":  # the system calls have other meanings elsewhere
         return False

@@ -5,7 +5,9 @@ A training is a method with its parameters on the texts and pairs of a cell. Art
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +16,7 @@ from msgspec import Struct
 
 from xmcbench.environment import Compute
 from xmcbench.errors import StorageError
+from xmcbench.storage.artifact_stores import TRAINED
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.canonical import canonical_json, sha256_json
 from xmcbench.storage.reading import read_bytes
@@ -119,8 +122,7 @@ def training_name(method: str, parameters: Mapping[str, object]) -> str:
 def training_key(cell: Cell, method: str, parameters: Mapping[str, object], description: Description) -> str:
     """Return the key of the training of a method, the cell's own or a part of it.
 
-    It is the same in all cells for which the training is the same: those of other seeds if the method does not depend
-    on the seed, and those with other pairs if it does not look at pairs.
+    It does not depend on the seed if the method does not, nor on pairs if the method does not look at them.
     """
     identity = {
         "dataset": cell.dataset_sha256,
@@ -130,3 +132,36 @@ def training_key(cell: Cell, method: str, parameters: Mapping[str, object], desc
         "seed": 0 if description.deterministic else cell.seed,
     }
     return sha256_json(identity)[:32]
+
+
+_REQUESTED, _DONE = ".requested", ".done"
+#: Seconds between two polls for the answer.
+_POLL_S = 0.01
+#: The name of an artifact, here and in records.
+_NAME = re.compile(rf"({TRAINED}/[0-9a-f]{{32}}/)?[a-z0-9_-]+/[0-9a-f]{{32}}")
+
+
+def is_artifact(name: str) -> bool:
+    """Return whether this is the name of an artifact, as ``locate`` reads it, and no other path."""
+    return _NAME.fullmatch(name) is not None
+
+
+def request_artifact(folder: Path, name: str) -> None:
+    """Request an artifact in a folder; return when the request was processed, with or without success."""
+    requested = folder / (name.replace("/", "~") + _REQUESTED)
+    done = requested.with_suffix(_DONE)
+    requested.touch()
+    while not done.exists():
+        time.sleep(_POLL_S)
+    done.unlink()
+
+
+def find_requests(folder: Path) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield the name of each requested artifact, and a function to be called when the request was processed."""
+    for requested in folder.glob(f"*{_REQUESTED}"):
+
+        def finish(requested: Path = requested) -> None:
+            requested.unlink()
+            requested.with_suffix(_DONE).touch()
+
+        yield requested.stem.replace("~", "/"), finish

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench import parameters
-from xmcbench.contents import identity_values
 from xmcbench.errors import MethodError, UnknownName, UsageError
-from xmcbench.method import Method
+from xmcbench.method import Method, identity_values
 from xmcbench.plugins.description import DEFAULT_PRESET
 from xmcbench.plugins.loading import load
 from xmcbench.runner.job import training_name
@@ -131,10 +130,7 @@ class Part:
 
 
 def through(method: Method) -> list[tuple[type[Method], Mapping[str, Any]]]:
-    """Return the classes of a method and of all its parts, each with its parameters and once, the method first.
-
-    Parameters as a cell has them.
-    """
+    """Return the classes of a method and its parts, each once and with its parameters as in a cell, itself first."""
     distinct = {(type(used), canonical_json(used.parameters())): used for used in _chain(method)}
     return [(kind, cell_parameters(used)) for (kind, _), used in distinct.items()]
 

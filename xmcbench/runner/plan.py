@@ -92,11 +92,10 @@ def plan(
     refresh: bool = False,
     runs: bool = True,
 ) -> Plan:
-    """Plan the cells of requests.
+    """Plan the cells of requests. Raises as ``resolve``, and PluginError if every named method is broken.
 
-    force: run finished cells again. refresh: run stale cells again. runs: whether the cells will be run; if not, their
-    requirements may be missing. Raises as ``resolve`` and loading a dataset do, and PluginError if every named method
-    is broken.
+    force: run finished cells again. refresh: run stale cells again. runs: whether the cells will be run, with
+    requirements.
     """
     from xmcbench.data import load_dataset
 
@@ -167,8 +166,7 @@ def plan_again(
 def _check_names(datasets: Mapping[str, Dataset], store: Store) -> None:
     """Raise UsageError if two datasets have the same name, or a board would get results on a part of one.
 
-    Results of two datasets of one name would be mixed. Names that differ only in case are the same, because their files
-    and pages may have the same paths.
+    Names that differ only in case are the same, because their files and pages may have the same paths.
     """
     found: dict[str, tuple[str, str, str]] = {}
     for path, dataset in datasets.items():
@@ -188,10 +186,7 @@ def _check_names(datasets: Mapping[str, Dataset], store: Store) -> None:
 
 
 def draw_subsets(dataset: Dataset, setting: Setting, seeds: Sequence[int]) -> dict[int, Subset | None]:
-    """Return the dataset's subset for each seed; in the zero-shot setting, the pairs are not read.
-
-    Raises UsageError for another setting if there are no training pairs.
-    """
+    """Return a dataset's subset of every seed; for ez, pairs are not read. Raises UsageError without training pairs."""
     if setting.kind == "ez":
         return dict.fromkeys(seeds)
     if not dataset.train_corpus.pairs:
@@ -221,7 +216,6 @@ def _plan_row(
     store: Store,
     again: Set[str],
 ) -> list[PlannedCell]:
-    """Plan the cells of a row, one for each seed."""
     name = row.entry.name
     methods = [entry.usable() for entry in resolved.entries]
     trained = [(entry.name, entry.identity(values)) for entry, values in resolved.through]
@@ -295,15 +289,9 @@ def _find(cell: Cell, dataset: Dataset, store: Store, staleness: Staleness) -> t
     state: State = (
         "stale" if staleness.is_stale(record) and not (again and not staleness.has_stale_source(record)) else "cached"
     )
-    damage = "" if again else _find_damage(record, dataset, store, staleness)
-    return record, "to run" if damage else state, damage
-
-
-def _find_damage(record: Record, dataset: Dataset, store: Store, staleness: Staleness) -> str:
-    """Describe damage to the ranks of a record whose figures have to be computed again; empty if they are sound."""
     try:
-        if is_outdated(record, dataset.card.filter, dataset.propensity, staleness):
-            store.ranks(record, store.truth(record))
+        if not again and is_outdated(record, dataset.card.filter, dataset.propensity, staleness):
+            store.ranks(record, store.truth(record))  # from which its figures are computed again
     except StorageError as error:
-        return error.message
-    return ""
+        return record, "to run", error.message
+    return record, state, ""

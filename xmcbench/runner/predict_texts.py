@@ -13,9 +13,9 @@ import numpy as np
 from xmcbench.errors import MethodError, StorageError, Unavailable
 from xmcbench.records import Store
 from xmcbench.runner import isolation
-from xmcbench.runner.cleanup import sweep
 from xmcbench.runner.executors.base import POLL_S
 from xmcbench.runner.executors.local import Local
+from xmcbench.runner.executors.process import sweep
 from xmcbench.runner.job import TextFile
 from xmcbench.runner.recording import status_of
 from xmcbench.runner.schedule import capacity, needs_of

@@ -7,13 +7,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from xmcbench.runner.backoff import Backoff
-from xmcbench.runner.cleanup import sweep
-from xmcbench.runner.estimate import pretraining_key
 from xmcbench.runner.executors.base import IDLE_S, POLL_S, Ended, Executor, Task
+from xmcbench.runner.executors.process import sweep
 from xmcbench.runner.plan import Plan, PlannedCell
 from xmcbench.runner.recording import status_of
-from xmcbench.runner.schedule import needs_of
+from xmcbench.runner.schedule import Backoff, needs_of, pretraining_key
 from xmcbench.runner.target import Target, open_executor
 from xmcbench.runner.tasks import cell_job
 

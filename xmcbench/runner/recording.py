@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xmcbench.metrics import protocol
 from xmcbench.output.escaping import visible
 from xmcbench.records import Record
-from xmcbench.records.record import Environment, Measured, MethodFacts, Protocol, Status, SubsetFacts
+from xmcbench.records.record import Environment, Measured, MethodFacts, Status, SubsetFacts
 from xmcbench.records.record_json import check_readable
-from xmcbench.records.staleness import metrics_digest
 from xmcbench.runner.job import Outcome
+from xmcbench.runner.scoring import protocol_of
 
 if TYPE_CHECKING:
     from xmcbench.environment import Compute
@@ -62,17 +61,15 @@ def record_of(
     log: str,
 ) -> Record:
     """Return the record of a cell; it has failed if no file can hold the report of its process."""
+    from packaging.utils import canonicalize_name
+
     dataset, row = planned.dataset, planned.row
+    known = set(map(canonicalize_name, machine.packages))  # a package that the method used may be spelled otherwise
+    more = {name: version for name, version in outcome.packages.items() if canonicalize_name(name) not in known}
     result: dict[str, Any] = {"log": log}
     if scored:
         result = {"metrics": scored.metrics, "predictions": scored.predictions, "ranks": scored.ranks}
         result |= {"notes": outcome.notes, "isolation": outcome.isolation, "artifacts": outcome.artifacts}
-    unscored = Protocol(
-        version=protocol.VERSION,
-        filter=dataset.card.filter,
-        propensity=dataset.propensity,
-        source_sha256=metrics_digest(),
-    )
     record = Record(
         key=planned.cell.key,
         cell=planned.cell,
@@ -89,9 +86,9 @@ def record_of(
         subset=subset_facts(planned.subset),
         data_notes=dataset.notes,
         counts=dataset.counts(),
-        protocol=scored.protocol if scored else unscored,
+        protocol=scored.protocol if scored else protocol_of(dataset.card.filter, dataset.propensity),
         environment=Environment(
-            packages=_merge_packages(machine.packages, outcome.packages),
+            packages={**machine.packages, **more},
             hardware=machine.hardware,
             xmcbench=machine.xmcbench,
             compute=compute,
@@ -114,11 +111,3 @@ def subset_facts(subset: Subset | None) -> SubsetFacts | None:
         return None
     counts = {"pairs": len(subset.pattern), "labels": subset.labels, "instances": subset.instances}
     return SubsetFacts(name=subset.name, sha256=subset.digest, **counts)
-
-
-def _merge_packages(machine: dict[str, str], used: dict[str, str]) -> dict[str, str]:
-    """Return the packages of the machine and those that the method used, each in one spelling."""
-    from packaging.utils import canonicalize_name
-
-    known = {canonicalize_name(name) for name in machine}
-    return {**machine, **{name: version for name, version in used.items() if canonicalize_name(name) not in known}}

@@ -22,7 +22,7 @@ class Request:
 
     dataset: its name or folder. methods: names, each optionally with its own preset (``tfidf:sklearn``), or
     ``all``. preset: used by the methods that have it; at least one method of all requests must.
-    overrides: method -> parameter -> value (text or typed), or a list of values with a row for each. complete: whether
+    overrides: method -> parameter -> value (text or typed), or a list of values with a row per value. complete: whether
     these are all parameters of the methods, so that no preset applies.
     """
 
@@ -85,7 +85,8 @@ def resolve(requests: Sequence[Request], registry: Registry) -> list[tuple[list[
                 for changes in _combinations(name, values):
                     method.resolve(name, changes)  # a wrong value is an error under `all` too
         if request.preset is not None:
-            known = {preset for name in named for preset in _presets(registry[name])}
+            about = [registry[name].description for name in named]
+            known = {preset for method in about if method for preset in method.presets}
             if request.preset not in known:
                 raise UnknownName("preset", request.preset, known)
     with_pairs = [request for request in requests if request.setting.kind != "ez"]
@@ -105,10 +106,7 @@ def request_for(record: Record, dataset: str, registry: Registry) -> Request:
 
 
 def variants(entry: Entry, values: Mapping[str, object]) -> list[str]:
-    """Return the possible variants of a row of these parameters, one for each preset.
-
-    Raises UsageError for parameters that the method does not have, PluginError, Unavailable.
-    """
+    """Return the possible variants of a row of these parameters, one per preset. Raises UsageError and PluginError."""
     method = entry.usable()
     whole = method.resolve(entry.name, values)
     return [_variant(entry, preset, whole) for preset in ("", *method.presets)]
@@ -143,18 +141,12 @@ def is_for_all(request: Request) -> bool:
 
 def _methods(request: Request, registry: Registry) -> list[tuple[str, str | None]]:
     """Return (name, own preset) of every method of a request."""
-    names = [entry.name for entry in _parts_first(registry)] if is_for_all(request) else request.methods
+    names = request.methods
+    if is_for_all(request):  # methods with parts come last, and reuse the rankings of their parts
+        entries = sorted(registry, key=lambda entry: bool(entry.description and "uses" in entry.description.defines))
+        names = [entry.name for entry in entries]
     split = (name.partition(":") for name in names)
     return [(method, preset if colon else None) for method, colon, preset in split]
-
-
-def _parts_first(registry: Registry) -> list[Entry]:
-    """Return all methods; methods with parts come last, and reuse the rankings of their parts."""
-    return sorted(registry, key=lambda entry: entry.description is not None and entry.description.uses)
-
-
-def _presets(entry: Entry) -> Mapping[str, Mapping[str, object]]:
-    return entry.description.presets if entry.description else {}
 
 
 def _rows(request: Request, registry: Registry, elsewhere: Set[str]) -> tuple[list[Row], list[Skipped]]:
@@ -174,7 +166,9 @@ def _rows(request: Request, registry: Registry, elsewhere: Set[str]) -> tuple[li
             entry.ask_ahead("uses", chosen)
             entry.ask_ahead("inputs", chosen)
             for values in chosen:
-                _check_supervision(name, values, request, registry)
+                entries = registry.resolve(name, values).entries if request.setting.kind == "ez" else ()
+                if needy := [entry.name for entry in entries if entry.usable().supervision == "required"]:
+                    raise _NeedsPairs(needy[0])
                 rows.append(Row(entry, method, preset, values, _variant(entry, preset, values)))
         except _NeedsPairs as error:
             if name not in elsewhere and not is_for_all(request):
@@ -200,15 +194,8 @@ class _NeedsPairs(UsageError):
         return f"{needy} needs pairs, and the zero-shot setting has none"
 
 
-def _check_supervision(name: str, values: Values, request: Request, registry: Registry) -> None:
-    if request.setting.kind == "ez":
-        entries = registry.resolve(name, values).entries
-        if needy := [entry.name for entry in entries if entry.usable().supervision == "required"]:
-            raise _NeedsPairs(needy[0])
-
-
 def _combinations(name: str, given: Mapping[str, object]) -> list[dict[str, object]]:
-    """Return every choice of one value for each parameter, the last one changing fastest. Raises UsageError."""
+    """Return every choice of one value per parameter, the last one changing fastest. Raises UsageError."""
     choices = []
     for parameter, value in given.items():
         values = value if isinstance(value, list | tuple) else [value]

@@ -14,7 +14,6 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 from msgspec import Struct
@@ -23,13 +22,13 @@ from xmcbench import errors
 from xmcbench.data.catalog import load_dataset
 from xmcbench.data.dataset import Dataset
 from xmcbench.errors import DataError, StorageError, XmcbenchError
-from xmcbench.metrics import protocol
 from xmcbench.processes.process_tree import die_with_parent
 from xmcbench.records import Cell, Store, Truth
 from xmcbench.records.record import FilteredFigures, Predictions, Protocol, RanksFacts
-from xmcbench.records.staleness import metrics_digest, ranks_digest
+from xmcbench.records.staleness import ranks_digest
 from xmcbench.runner import scoring
 from xmcbench.runner.ranking import rank
+from xmcbench.runner.scoring import protocol_of
 from xmcbench.setting import draw
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.topk import TopK
@@ -77,9 +76,7 @@ class Scorer:
     def __enter__(self) -> Scorer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None and self._process is not None:
             self._process.kill()  # no one waits for its answer
         self._end()
@@ -96,10 +93,9 @@ class Scorer:
         return process.returncode
 
     def score(self, cell: Cell, root: Path, dataset: str, depth: int, keep: bool = True) -> Scored:
-        """Score the predictions of a cell below a runs folder.
+        """Score the predictions of a cell below a runs folder. keep: whether its ranks are written.
 
-        dataset: its name or folder. depth: predictions per row. keep: whether its ranks are written. Raises MethodError
-        for invalid predictions, DataError if this is not the dataset of the cell, StorageError for files.
+        dataset: its name or folder. depth: predictions per row. Raises MethodError, DataError and StorageError.
         """
         self.begin(cell, root, dataset, depth, keep)
         return self.answer()
@@ -199,7 +195,8 @@ def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Sco
         assert record.ranks is not None
         assert request.propensity is not None
         metrics = scoring.figures(store.ranks(record, truth), truth, request.propensity)
-        return _describe(metrics, request.filter, request.propensity, record.ranks)
+        scored_by = protocol_of(request.filter, request.propensity)
+        return Scored(metrics=metrics, protocol=scored_by, ranks=record.ranks)
     if request.dataset not in datasets:
         loaded = load_dataset(request.dataset)
         datasets[request.dataset] = (loaded, Truth.of(loaded))
@@ -214,8 +211,9 @@ def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Sco
     parts = TopK.check_parts(TopK.load_parts(path), len(dataset.test), request.depth, len(dataset.labels))
     ranks, empty = rank(parts, dataset, truth, subset.pairs if subset else None)
     kept = Predictions(file=store.relative(path), sha256=sha256, depth=request.depth, empty=empty)
+    scored_by = protocol_of(dataset.card.filter, dataset.propensity)
     if not len(truth.pairs):
-        return _describe({}, dataset.card.filter, dataset.propensity, None, kept)
+        return Scored(metrics={}, protocol=scored_by, ranks=None, predictions=kept)
     metrics = scoring.figures(ranks, truth, dataset.propensity)
     facts = RanksFacts(
         file=store.relative(store.ranks_path(cell)),
@@ -228,23 +226,7 @@ def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Sco
         if not truth_path.exists():
             truth.save(truth_path)
         ranks.save(store.ranks_path(cell))
-    return _describe(metrics, dataset.card.filter, dataset.propensity, facts, kept)
-
-
-def _describe(
-    metrics: dict[str, FilteredFigures],
-    filter_name: str,
-    propensity: tuple[float, float],
-    ranks: RanksFacts | None,
-    predictions: Predictions | None = None,
-) -> Scored:
-    scored_by = Protocol(
-        version=protocol.VERSION,
-        filter=filter_name,  # type: ignore[arg-type]
-        propensity=propensity,
-        source_sha256=metrics_digest(),
-    )
-    return Scored(metrics=metrics, protocol=scored_by, ranks=ranks, predictions=predictions)
+    return Scored(metrics=metrics, protocol=scored_by, ranks=facts, predictions=kept)
 
 
 if __name__ == "__main__":

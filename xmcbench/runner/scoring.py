@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from xmcbench.errors import DataError, StorageError, UsageError
-from xmcbench.metrics import Evaluation, Scores, additional, invariants, inverse_propensity_of, label_groups
+from xmcbench.metrics import Evaluation, Scores, additional, invariants, inverse_propensity_of, label_groups, protocol
 from xmcbench.metrics.labels import MIN_INSTANCES
 from xmcbench.records import Ranks, Record, Staleness, Store, Truth
-from xmcbench.records.record import Figures, FilteredFigures
+from xmcbench.records.record import Figures, FilteredFigures, Protocol
+from xmcbench.records.staleness import metrics_digest
 
 if TYPE_CHECKING:
     from xmcbench.runner.scorer import Scorer
@@ -37,6 +38,11 @@ def figures(ranks: Ranks, truth: Truth, propensity: tuple[float, float]) -> dict
         views = {group: figures_of(evaluate(under_filter[inside])) for group, (evaluate, inside) in groups.items()}
         found[name] = FilteredFigures(**msgspec.structs.asdict(figures_of(scores)), views=views)
     return found
+
+
+def protocol_of(filter_name: Any, propensity: tuple[float, float]) -> Protocol:
+    """Return the facts of a record about today's metrics, the filter of its dataset, and the constants A and B."""
+    return Protocol(version=protocol.VERSION, filter=filter_name, propensity=propensity, source_sha256=metrics_digest())
 
 
 def _inverse_propensity(truth: Truth, constants: tuple[float, float]) -> np.ndarray | None:
@@ -69,83 +75,67 @@ def figures_of(scores: Scores) -> Figures:
 def evaluations(
     records: Sequence[Record], store: Store, filter_name: str, propensity: tuple[float, float] | None = None
 ) -> list[Scores]:
-    """Return every metric of each record, instance by instance, under a filter.
+    """Return every metric of each record, instance by instance, under a filter, from stored ranks.
 
-    propensity: the constants A and B (default: from the record). Neither predictions nor the dataset are needed. Raises
-    UsageError for a record that was not scored under the filter, and StorageError for a record without ranks and for
-    missing or damaged files.
+    propensity: the constants A and B (default: from the record). Raises UsageError for a record that was not scored
+    under the filter, and StorageError for missing or damaged files.
     """
-    found = []
-    made: dict[tuple[str, tuple[float, float]], Evaluation] = {}
-    for record in records:
-        truth = store.truth(record)
-        ranks = store.ranks(record, truth)
-        if filter_name not in ranks.by_filter:
-            known = ", ".join(ranks.by_filter)
-            raise UsageError(f"{record.name} was not scored under the filter {filter_name}", f"it has: {known}")
-        constants = propensity or record.protocol.propensity
-        if constants is None:
-            raise DataError(f"the propensities of {record.cell.dataset} are not known", "name its folder: --dataset")
-        assert record.ranks is not None  # or the truth could not be read
-        place = (record.ranks.truth_sha256, constants)
-        if place not in made:
-            made[place] = Evaluation(truth.pairs, _inverse_propensity(truth, constants))
-        found.append(made[place](ranks.by_filter[filter_name]))
-    return found
-
-
-def compute_metrics(
-    record: Record, store: Store, names: Sequence[str], truths: dict[str, Truth]
-) -> dict[str, float | None]:
-    """Return metrics of a record by name, also beyond the protocol, from its stored ranks, under its default filter.
-
-    truths: those that were read before, which grow. None for propensity-scored metrics without propensities. Raises
-    StorageError for missing ranks, and what ``metrics.additional.compute`` raises.
-    """
-    if record.ranks is None:
-        raise StorageError(f"{record.name} has no ranks")
-    digest = record.ranks.truth_sha256
-    if digest not in truths:
-        truths[digest] = store.truth(record)
-    truth, constants = truths[digest], record.protocol.propensity
-    ranks = store.ranks(record, truth).by_filter[record.protocol.filter]
-    weights = None if constants is None else _inverse_propensity(truth, constants)
-    return additional.compute(names, ranks, truth.pairs, weights)
+    stored = StoredScores(store)
+    return [stored.evaluate(record, filter_name, propensity or record.protocol.propensity) for record in records]
 
 
 class StoredScores:
-    """The evaluations of records from their stored ranks, under the filter of each; truths and results are kept.
-
-    missing: problem of every record whose ranks cannot be read.
-    """
+    """Evaluations of records from their stored ranks, kept. missing: record -> problem of ranks that cannot be read."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._truths: dict[tuple[str, str, tuple[float, float]], tuple[Truth, Evaluation]] = {}
+        self._truths: dict[str, Truth] = {}
+        self._evaluations: dict[tuple[str, tuple[float, float]], Evaluation] = {}
         self._found: dict[str, Scores | None] = {}
         self.missing: dict[str, StorageError] = {}
 
     def __call__(self, record: Record) -> Scores | None:
-        """Return every metric, instance by instance; None if ranks or propensities are missing."""
-        if record.key not in self._found:
+        """Return every metric under the filter of the record; None if ranks or propensities are missing."""
+        constants = record.protocol.propensity
+        if record.key not in self._found and record.ranks is not None and constants is not None:
             try:
-                self._found[record.key] = self._evaluate(record)
+                self._found[record.key] = self.evaluate(record, record.protocol.filter, constants)
             except StorageError as error:
                 self.missing[record.key] = error
-                self._found[record.key] = None
-        return self._found[record.key]
+            except UsageError:
+                pass
+        return self._found.setdefault(record.key, None)
 
-    def _evaluate(self, record: Record) -> Scores | None:
-        constants, filter_name = record.protocol.propensity, record.protocol.filter
-        if record.ranks is None or constants is None:
-            return None
-        place = (record.cell.dataset, record.ranks.truth_sha256, constants)
-        if place not in self._truths:
-            truth = self._store.truth(record)
-            self._truths[place] = truth, Evaluation(truth.pairs, _inverse_propensity(truth, constants))
-        truth, evaluate = self._truths[place]
-        ranks = self._store.ranks(record, truth).by_filter.get(filter_name)
-        return None if ranks is None else evaluate(ranks)
+    def evaluate(self, record: Record, filter_name: str, constants: tuple[float, float] | None) -> Scores:
+        """Return every metric of a record under a filter. Raises what ``evaluations`` raises."""
+        truth, digest = self._truth(record)
+        ranks = self._store.ranks(record, truth).by_filter
+        if filter_name not in ranks:
+            known = ", ".join(ranks)
+            raise UsageError(f"{record.name} was not scored under the filter {filter_name}", f"it has: {known}")
+        if constants is None:
+            raise DataError(f"the propensities of {record.cell.dataset} are not known", "name its folder: --dataset")
+        if (digest, constants) not in self._evaluations:
+            weights = _inverse_propensity(truth, constants)
+            self._evaluations[digest, constants] = Evaluation(truth.pairs, weights)
+        return self._evaluations[digest, constants](ranks[filter_name])
+
+    def compute(self, record: Record, names: Sequence[str]) -> dict[str, float | None]:
+        """Return metrics by name, also beyond the protocol, under the filter of the record.
+
+        None for propensity-scored metrics without propensities. Raises StorageError for missing ranks, and what
+        ``metrics.additional.compute`` raises.
+        """
+        (truth, _), constants = self._truth(record), record.protocol.propensity
+        ranks = self._store.ranks(record, truth).by_filter[record.protocol.filter]
+        weights = None if constants is None else _inverse_propensity(truth, constants)
+        return additional.compute(names, ranks, truth.pairs, weights)
+
+    def _truth(self, record: Record) -> tuple[Truth, str]:
+        digest = record.ranks.truth_sha256 if record.ranks else ""  # without ranks, the store raises
+        if digest not in self._truths:
+            self._truths[digest] = self._store.truth(record)
+        return self._truths[digest], digest
 
 
 def is_outdated(record: Record, filter_name: str, propensity: tuple[float, float], staleness: Staleness) -> bool:

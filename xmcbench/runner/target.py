@@ -12,7 +12,7 @@ from xmcbench.environment import Compute
 from xmcbench.errors import UsageError
 from xmcbench.records import Store
 from xmcbench.runner.executors.local import Local
-from xmcbench.runner.executors.servers import GPUS
+from xmcbench.runner.executors.process import GPUS
 from xmcbench.runner.schedule import Jobs, capacity, jobs_of
 
 if TYPE_CHECKING:
@@ -74,10 +74,9 @@ def check_on(on: str) -> str:
 
 @contextmanager
 def open_executor(target: Target, cells: Sequence[PlannedCell]) -> Iterator[tuple[Executor, int]]:
-    """Open the executor of a target; also returns the number of cells that it runs at a time.
+    """Open the executor of a target; also return the number of cells that it runs at a time.
 
-    Raises UsageError for a number below one and for a cluster that cannot be used, Unavailable if Ray is not installed,
-    and StorageError for a runs folder that cannot be written.
+    Raises UsageError, Unavailable if Ray is not installed, and StorageError for a folder that cannot be written.
     """
     if check_on(target.on) == HERE:
         jobs = _count_jobs_here(target, cells)

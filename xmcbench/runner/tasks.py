@@ -12,7 +12,7 @@ import msgspec
 from xmcbench.metrics import DEPTH
 from xmcbench.runner import isolation
 from xmcbench.runner.executors.base import Needs, Task
-from xmcbench.runner.executors.servers import modules_to_import
+from xmcbench.runner.executors.process import modules_to_import
 from xmcbench.runner.job import Job, TextFile
 from xmcbench.storage.atomic import make_folder
 
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 
 def cell_task(planned: PlannedCell, target: Target, needs: Needs, staged: Store, files: ExitStack) -> Task:
-    """Return the task of a cell. staged: the store of its predictions. files: takes the resources that it holds.
-
-    Raises StorageError if a folder or the pairs cannot be written.
-    """
+    """Return the task of a cell. staged: store of its predictions. files: takes its resources. Raises StorageError."""
     store, limits = target.store, target.limits
     make_folder(staged.predictions_path(planned.cell).parent)
     pairs = files.enter_context(store.subset(planned.dataset.slug, planned.subset))

@@ -19,22 +19,19 @@ from pathlib import Path
 from typing import TypeVar
 
 from xmcbench import progress
-from xmcbench.contents import contents
 from xmcbench.data.sealing import seal
 from xmcbench.environment import distribution_versions
 from xmcbench.errors import DataError, Unavailable, XmcbenchError, summarize
 from xmcbench.label_texts import LabelTexts
-from xmcbench.method import Method
+from xmcbench.method import Method, contents
 from xmcbench.plugins.loading import import_file, load
 from xmcbench.processes.process_tree import ending_forks
 from xmcbench.runner import isolation, prediction
-from xmcbench.runner.artifact_requests import request_artifact
-from xmcbench.runner.job import Job, Outcome, TextFile, training_name
+from xmcbench.runner.job import Job, Outcome, TextFile, request_artifact, training_name
 from xmcbench.runner.parts import identity, keep_ranking, ranking_key, source
 from xmcbench.runner.prediction import Phases, json_notes, predict
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.pairs import freeze, pairs_digest, read_pairs
-from xmcbench.storage.source import Source
 from xmcbench.storage.syntax import find_edited, keep_first
 from xmcbench.texts import Texts
 from xmcbench.topk import TopK
@@ -106,7 +103,9 @@ def run(job: Job) -> Outcome:
         pairs = None
     method = cls(**{**job.parameters, **job.names})
     _check_contents(job, method)
-    code = _code(job, method)
+    code = source(method)
+    if code.digest != job.source_sha256:
+        raise XmcbenchError(f"the code of {job.method} has changed since the run was planned", "run again")
     check = partial(_check_unchanged, job, frozenset(sys.modules))
     supplier = partial(request_artifact, Path(job.wanted)) if job.wanted else None
     trainings = {name: Path(folder) for name, folder in job.trainings.items()}
@@ -152,14 +151,6 @@ def run(job: Job) -> Outcome:
     )
 
 
-def _code(job: Job, method: Method) -> Source:
-    """Return the source that runs here. Raises XmcbenchError if it is not the planned source of the record."""
-    code = source(method)
-    if code.digest != job.source_sha256:
-        raise XmcbenchError(f"the code of {job.method} has changed since the run was planned", "run again")
-    return code
-
-
 def _check_contents(job: Job, method: Method) -> None:
     """Raise DataError if a file or model that a parameter names has changed since the plan."""
     found = contents(method)
@@ -172,10 +163,7 @@ def _check_contents(job: Job, method: Method) -> None:
 
 
 def _check_unchanged(job: Job, known: Collection[str]) -> None:
-    """Raise XmcbenchError if a module was edited before the method imported it during its work.
-
-    known: the modules that had been imported when the work began; later edits of them have no effect here.
-    """
+    """Raise XmcbenchError if a module that is not ``known`` was edited before the method imported it."""
     files = {Path(file) for name in {*sys.modules} - {*known} if (file := getattr(sys.modules[name], "__file__", None))}
     for file in find_edited(files):
         raise XmcbenchError(f"{file} has changed while {job.method} ran, and was imported after that", "run again")

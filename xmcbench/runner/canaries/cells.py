@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Mapping
-from functools import cache
+from collections.abc import Callable, Collection, Mapping
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
@@ -107,11 +107,8 @@ def canary_folder() -> Path:
 @cache
 def data() -> Data:
     """Read the data set, once. Raises DataError."""
-    file = canary_folder() / "texts.json"
-    try:
-        return msgspec.json.decode(read_text(file), type=Data)
-    except (OSError, msgspec.DecodeError) as error:
-        raise DataError(f"{file} cannot be read: {error}", "install xmcbench again") from error
+    read: Data = _read("texts.json", partial(msgspec.json.decode, type=Data))
+    return read
 
 
 def _canary(method: str, name: str, table: Mapping[str, Any]) -> Canary:
@@ -128,16 +125,20 @@ def _canary(method: str, name: str, table: Mapping[str, Any]) -> Canary:
 
 @cache
 def _file() -> dict[str, Any]:
-    file = canary_folder() / _FILE
+    read: dict[str, Any] = _read(_FILE, tomllib.loads)
+    return read
+
+
+def _read(name: str, parse: Callable[[str], Any]) -> Any:
+    file = canary_folder() / name
     try:
-        return tomllib.loads(read_text(file))
+        return parse(read_text(file))
     except (OSError, ValueError) as error:
         raise DataError(f"{file} cannot be read: {error}", "install xmcbench again") from error
 
 
 @cache
 def _models() -> TemporaryDirectory[str]:
-    """Make the folder of the models of this process."""
     return TemporaryDirectory(prefix="xmcbench-canaries-")
 
 

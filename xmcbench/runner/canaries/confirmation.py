@@ -1,7 +1,7 @@
 """Evidence that changed code gives the same results: by canaries, or by running whole cells again.
 
 A change of code that changes no result, such as a renamed variable, makes every row of a method stale. Its canaries
-take seconds, and show whether it still gives the stored outcomes. With ``--full``, one cell is run for each method,
+take seconds, and show whether it still gives the stored outcomes. With ``--full``, one cell is run per method,
 parameters, dataset and kind of supervision (without pairs, or with pairs), from scratch, and its ranks are compared
 with the stored ranks. These cells share artifacts with each other, and none with the stored results.
 """
@@ -84,10 +84,7 @@ class Verdict:
 
 
 def find_changed(registry: Registry, runs: Path) -> dict[str, str]:
-    """Return name -> source of today's code that is not known to give the stored outcomes of its canaries.
-
-    The names are methods with canaries, ``ranks`` and ``metrics``. Raises StorageError.
-    """
+    """Return name -> source of code that is not known to give the stored outcomes. Raises StorageError."""
     equivalence = read_equivalence(runs)
     stored = {name: Stored.read(outcome_file(name)).source_sha256 for name in {canary.method for canary in canaries()}}
     stored |= StoredProtocol.read(outcome_file(PROTOCOL)).sources

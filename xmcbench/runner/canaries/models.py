@@ -144,7 +144,6 @@ def _draw(network: nn.Module, seed: int) -> None:
 
 
 def _write_modules(description: Mapping[str, Any], folder: Path) -> None:
-    """Write the files of sentence-transformers, if a pooling is described."""
     if "pooling" not in description:
         return
     pooling, modules = description["pooling"], [("", "Transformer"), ("1_Pooling", "Pooling")]

@@ -29,7 +29,7 @@ _ROUNDING = 2e-5
 class CanaryOutcome(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The outcome of a canary.
 
-    ranks: of the true pairs, 0 beyond the last rank. losses: of each training in the notes, "step loss ..." for each
+    ranks: of the true pairs, 0 beyond the last rank. losses: of each training in the notes, "step loss ..." per
     point of its curve. top: the best labels of each test text and their scores, as "8:0.91 3:0.5". tolerance: see
     ``compare``. reason: of a status that is not ``ok``.
     """
@@ -75,7 +75,7 @@ class Stored(Struct, frozen=True, forbid_unknown_fields=True):
             raise StorageError(f"cannot read the outcomes of canaries in {file}: {error}") from error
 
     def write(self, file: Path) -> None:
-        """Write a file with a line for each test text, so that diffs can be read."""
+        """Write a file with a line per test text, so that diffs can be read."""
         usual = msgspec.to_builtins(CanaryOutcome())
         outcomes = {
             name: {key: value for key, value in msgspec.to_builtins(outcome).items() if value != usual[key]}

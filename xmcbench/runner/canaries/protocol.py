@@ -101,7 +101,7 @@ def store_protocol(file: Path) -> None:
 
 
 def _matrix(order: np.ndarray, first: int) -> Any:
-    """Return two labels for each row, binary CSR float32 [rows, labels]."""
+    """Return two labels of every row, binary CSR float32 [rows, labels]."""
     from scipy.sparse import csr_matrix
 
     columns = order[:, first : first + _REMOVED].ravel()

@@ -31,7 +31,7 @@ from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.source import source_of
 from xmcbench.topk import TopK
 
-#: Labels that are predicted for each text.
+#: Labels that are predicted per text.
 _DEPTH = 20
 #: The environment of canaries, besides the number of threads.
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
@@ -43,7 +43,7 @@ def run_all(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, 
     jobs: processes at a time. They are spawned: a script that calls this needs ``if __name__ == "__main__"``.
     """
     chosen = canaries(methods)
-    # Packages warn of what their next version changes, once for each process.
+    # Packages warn of what their next version changes, once per process.
     environment = {**thread_variables(1), "PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore"}
     # Processes start while there is work to hand out, in the environment of that moment.
     with (
@@ -58,7 +58,7 @@ def run_all(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, 
 
 
 def store(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, dict[str, CanaryOutcome]]:
-    """Run canaries, write their outcomes, a file for each method, and return them. Raises StorageError."""
+    """Run canaries, write their outcomes, a file per method, and return them. Raises StorageError."""
     found = run_all(methods, jobs)
     for method, outcomes in found.items():
         kind = load(method)
@@ -75,10 +75,7 @@ def outcome_file(method: str) -> Path:
 
 
 def run(canary: Canary) -> CanaryOutcome:
-    """Run a canary in this process, on the CPU.
-
-    A canary that cannot run here is ``skipped``, and one whose method raises another error has ``failed``.
-    """
+    """Run a canary in this process, on the CPU; ``skipped`` if it cannot run here, ``failed`` for other errors."""
     packages = (*load(canary.method).packages, *canary.needs)
     lacking = [package for package in packages if find_spec(package) is None]
     if lacking:

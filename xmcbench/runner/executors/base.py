@@ -65,10 +65,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Ended:
-    """A task that ended.
-
-    outcome: None if its process did not write one. machine: None for this machine.
-    """
+    """A task that ended. outcome: None if its process did not write one. machine: None for this machine."""
 
     task: Task
     outcome: Outcome | None
@@ -82,10 +79,7 @@ def is_pretrained(report: Report | None) -> bool:
 
 
 class Executor(Protocol):
-    """Runs several tasks at a time until its block ends, when running tasks are canceled.
-
-    Cells are isolated by ``runner.worker``, which is the same for every executor.
-    """
+    """Runs several tasks at a time until its block ends, when running tasks are canceled."""
 
     @property
     def room(self) -> Room:

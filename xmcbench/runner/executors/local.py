@@ -12,8 +12,7 @@ from xmcbench.environment import available_memory, machine_cores, usable_cores
 from xmcbench.processes.supervisor import wait
 from xmcbench.progress import Report
 from xmcbench.runner.executors.base import Ended, Needs, Room, Task
-from xmcbench.runner.executors.process import Process
-from xmcbench.runner.executors.servers import Servers
+from xmcbench.runner.executors.process import Process, Servers
 from xmcbench.storage.temporary import scratch
 
 

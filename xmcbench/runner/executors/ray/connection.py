@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Seconds that a port, and the processes of a cluster, have to answer.
 _PORT_S, _PROBE_S = 10.0, 120.0
-#: Connection attempts. For each client, the head starts a server, which sometimes ends before it serves (Ray 2.60).
+#: Connection attempts. The head starts a server per client, which sometimes ends before it serves (Ray 2.60).
 _ATTEMPTS = 3
 #: Bytes of the object store of a cluster that is started here. Ray puts larger files on disk.
 _STORE_BYTES = 1 << 29
@@ -88,8 +88,9 @@ class Cluster:
     def check_versions(self) -> None:
         """Raise UsageError if a machine has a different Python or xmcbench or none, or is alive and does not answer."""
         probe = self.ray.remote(report_versions)
+        only_on = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         asked = {
-            probe.options(num_cpus=0, max_retries=0, scheduling_strategy=self._on(node)).remote(): node
+            probe.options(num_cpus=0, max_retries=0, scheduling_strategy=only_on(node.id, soft=False)).remote(): node
             for node in self.nodes()
             if node.cores
         }
@@ -113,17 +114,12 @@ class Cluster:
                 ) from None
             Versions.here().check(versions)
 
-    def _on(self, node: Node) -> Any:
-        """Return the strategy that runs a task on one machine only."""
-        return self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node.id, soft=False)
-
 
 @contextmanager
 def connect(on: str) -> Iterator[Cluster]:
     """Connect to ``ray://HOST:PORT``; for ``ray``, to RAY_ADDRESS or to a cluster that is started on this machine.
 
-    An existing connection of this process is used and left open. Raises UsageError if the cluster does not answer or
-    cannot be used, Unavailable if Ray is not installed.
+    An existing connection is used and left open. Raises UsageError for a cluster that cannot be used, and Unavailable.
     """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:

@@ -24,9 +24,8 @@ from xmcbench.processes.supervisor import Ending, wait
 from xmcbench.progress import Report
 from xmcbench.runner.executors.base import Ended, Needs, Room, Task
 from xmcbench.runner.executors.ray.connection import Cluster
-from xmcbench.runner.executors.ray.file_server import FileServer
 from xmcbench.runner.executors.ray.remote_task import RemoteTask, Versions, run_remotely
-from xmcbench.runner.executors.ray.rpc import Failure, Message, Request, Rpc, Started
+from xmcbench.runner.executors.ray.rpc import Failure, FileServer, Message, Request, Rpc, Started
 from xmcbench.runner.job import Outcome
 from xmcbench.storage.atomic import atomic_file, make_folder
 from xmcbench.storage.source import plugin_files

@@ -23,13 +23,10 @@ from xmcbench.errors import DataError, StorageError, UsageError
 from xmcbench.processes.supervisor import Ending, wait
 from xmcbench.progress import Report
 from xmcbench.runner import isolation
-from xmcbench.runner.artifact_requests import find_requests, is_artifact
-from xmcbench.runner.cleanup import sweep_machine
 from xmcbench.runner.executors.base import Machine, Task, is_pretrained
-from xmcbench.runner.executors.process import Process
-from xmcbench.runner.executors.ray.file_server import put_folder, write_folder
-from xmcbench.runner.executors.ray.rpc import Failure, Request, Started
-from xmcbench.runner.job import Job, Outcome, TextFile
+from xmcbench.runner.executors.process import Process, sweep_machine
+from xmcbench.runner.executors.ray.rpc import Failure, Request, Started, put_folder, write_folder
+from xmcbench.runner.job import Job, Outcome, TextFile, find_requests, is_artifact
 from xmcbench.storage.artifact_files import COST
 from xmcbench.storage.artifact_stores import SHARED, TRAINED, locate
 from xmcbench.storage.atomic import atomic_file, atomic_folder, make_folder
@@ -168,7 +165,6 @@ def run_remotely(remote: RemoteTask, rpc: Any) -> Result:
 
 @cache
 def _clean_up() -> None:
-    """Remove the remains of killed tasks, once per process."""
     sweep_machine()
 
 
