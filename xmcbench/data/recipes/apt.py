@@ -1,7 +1,7 @@
-"""Fetch the package indices of a Debian release, or packages, with the machine's apt: its sources, mirrors and keys.
+"""Fetch the package indices of a Debian release, or packages, with the machine's apt, and open packages.
 
 apt checks the signature of the release and the sums of the files. It works in a temporary folder: the machine's
-package lists are not touched, and no privileges are needed.
+package lists are not touched, and no privileges are needed. Packages are read by dpkg-deb; nothing is unpacked to disk.
 
 A release is given by its code name or suite: ``trixie``, ``testing``. With a day, ``testing@2026-11-21``, it is as
 snapshot.debian.org has it from the end of that day.
@@ -14,6 +14,8 @@ import posixpath
 import re
 import shutil
 import subprocess
+import tarfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
@@ -24,6 +26,7 @@ from xmcbench.data.card import Recipe
 from xmcbench.data.exchange import has_checksum
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_file
+from xmcbench.storage.reading import Unreadable
 from xmcbench.storage.temporary import scratch
 
 #: apt's names of the two indices of a release.
@@ -200,3 +203,23 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[bytes]:
 
 def _last_line(ended: subprocess.CompletedProcess[bytes]) -> str:
     return (ended.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
+
+
+@contextmanager
+def open_package(path: Path) -> Iterator[tarfile.TarFile]:
+    """Open a package as a stream of files, which the block must read to its end. Raises DataError for a damaged one."""
+    if shutil.which("dpkg-deb") is None:
+        raise DataError("packages are read by dpkg-deb, which this machine does not have", "install the package dpkg")
+    command = ["dpkg-deb", "--fsys-tarfile", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            with tarfile.open(fileobj=process.stdout, mode="r|") as opened:
+                yield opened
+        except (tarfile.TarError, zlib.error, EOFError, Unreadable) as error:
+            process.kill()
+            raise DataError(f"{path} is damaged: {error}", "fetch it again") from None
+        reason = process.stderr.read().decode(errors="replace").strip()
+    if process.returncode:
+        raise DataError(f"{path} is damaged: {reason}", "fetch it again")

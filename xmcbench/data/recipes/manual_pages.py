@@ -29,8 +29,7 @@ from xmcbench.data.audit import near_pairs
 from xmcbench.data.card import Recipe
 from xmcbench.data.recipes.apt import fetch_packages
 from xmcbench.data.recipes.items import Item, is_training, write_items
-from xmcbench.data.recipes.manual_files import File, read_pages, split_name
-from xmcbench.data.recipes.manual_text import Text, render
+from xmcbench.data.recipes.manual_files import File, Text, read_pages, render, split_name
 from xmcbench.errors import DataError
 from xmcbench.storage.temporary import scratch
 
@@ -38,14 +37,7 @@ from xmcbench.storage.temporary import scratch
 _STEP = 100
 
 
-def indices(recipe: Recipe) -> tuple[str, ...]:
-    """The names of the .deb files."""
-    return tuple(sorted(recipe.indices))
-
-
-def fetch(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
-    """Fetch the packages with apt, unless they are there. Raises DataError."""
-    return fetch_packages(recipe, out, progress)
+fetch = fetch_packages
 
 
 def write(recipe: Recipe, files: Sequence[Path], out: Path, progress: Callable[[str], None]) -> None:
