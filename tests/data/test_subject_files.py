@@ -15,8 +15,8 @@ from xmcbench.data.catalog import find
 from xmcbench.data.recipes import subject_files
 from xmcbench.data.sources.xc_raw import read_rows, write_instances
 from xmcbench.errors import DataError
-from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file, sha256_folder
+from xmcbench.storage.locations import cache_root
 
 ROOT = Path(__file__).parents[2]
 

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.errors import UsageError
     from xmcbench.records import Store
     from xmcbench.runner.rows import status
-    from xmcbench.storage.cache import cache_root
+    from xmcbench.storage.locations import cache_root
 
     if arguments.runs is not None:
         if not arguments.deep:
@@ -87,8 +87,8 @@ def _find_damage(cache: Path, runs: Path) -> list[str]:
     """Return one line for each checksum mismatch."""
     from xmcbench.records import Store
     from xmcbench.records.examination import find_damage
-    from xmcbench.storage.artifact_stores import examine, list_stores
-    from xmcbench.storage.cache import cluster_cache
+    from xmcbench.storage.artifact_store import examine, list_stores
+    from xmcbench.storage.locations import cluster_cache
 
     examined = chain.from_iterable(map(examine, (cache, *list_stores(cluster_cache()))))
     kept = [(folder, problem) for folder, problem in examined if problem]

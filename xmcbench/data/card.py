@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import write_text
-from xmcbench.storage.naming import check_name
+from xmcbench.storage.locations import check_name
 from xmcbench.storage.reading import read_text
 
 #: none: no prediction is removed; self: the test instance itself, where it is a label too; file: the reciprocal pairs

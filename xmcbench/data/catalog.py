@@ -22,7 +22,7 @@ from xmcbench.data.sources.finding import find_layout, place_of, source_at, with
 from xmcbench.data.sources.records import ENDINGS, SUFFIXES
 from xmcbench.data.sources.source import Place
 from xmcbench.errors import DataError, UnknownName, UsageError
-from xmcbench.storage.shipped import find_shipped
+from xmcbench.storage.locations import find_shipped
 
 if TYPE_CHECKING:
     from xmcbench.data.dataset import Dataset

@@ -15,18 +15,17 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from xmcbench.data.archives import Patience, download, unpack
 from xmcbench.data.card import Card
 from xmcbench.data.catalog import find, writable_root
-from xmcbench.data.download import Patience, download
 from xmcbench.data.exchange import check_free, has_checksum, output_folder
 from xmcbench.data.sources.finding import find_layout
 from xmcbench.data.sources.source import Place
-from xmcbench.data.unpacking import unpack
 from xmcbench.errors import DataError, UsageError
 from xmcbench.output.escaping import visible
 from xmcbench.storage.atomic import write_json, writing
-from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file
+from xmcbench.storage.locations import cache_root
 from xmcbench.storage.locks import exclusive
 from xmcbench.storage.reading import read_bytes
 from xmcbench.storage.temporary import folder_in

@@ -26,8 +26,8 @@ from xmcbench.label_texts import LabelTexts, column_types, details_table, label_
 from xmcbench.output.quantities import format_count
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
-from xmcbench.storage.cache import cache_root
 from xmcbench.storage.fingerprint import fingerprint
+from xmcbench.storage.locations import cache_root
 from xmcbench.storage.pairs import pairs_digest, write_pairs
 from xmcbench.storage.reading import bounded_memory, read_text
 from xmcbench.texts import BATCH, Texts

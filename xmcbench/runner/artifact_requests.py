@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from xmcbench.storage.artifact_stores import TRAINED
+from xmcbench.storage.artifact_store import TRAINED
 
 _REQUESTED, _DONE = ".requested", ".done"
 #: Seconds between two polls for the answer.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xmcbench.processes.process_tree import kill_orphans
-from xmcbench.storage.artifact_stores import sweep_store, sweep_stores
-from xmcbench.storage.cache import cache_root, cluster_cache
+from xmcbench.storage.artifact_store import sweep_store, sweep_stores
+from xmcbench.storage.locations import cache_root, cluster_cache
 from xmcbench.storage.temporary import sweep as sweep_folder
 from xmcbench.storage.temporary import sweep_scratch
 

@@ -13,16 +13,20 @@ from typing import IO
 
 from xmcbench.environment import package_versions
 from xmcbench.errors import StorageError
-from xmcbench.storage.artifact_files import (
+from xmcbench.storage.artifact_store import (
+    CONTENT,
     COST,
+    TEMPORARY_LOCK,
+    UNFINISHED,
+    check_kind,
     discard_damaged,
     find_damage,
+    name_artifact,
     read_cost,
     share_file,
     sum_files,
     write_cost,
 )
-from xmcbench.storage.artifact_stores import CONTENT, TEMPORARY_LOCK, UNFINISHED, check_kind, name_artifact
 from xmcbench.storage.atomic import atomic_folder
 from xmcbench.storage.canonical import canonical_json, sha256_json
 from xmcbench.storage.locks import CLAIM, Claim, hold_shared

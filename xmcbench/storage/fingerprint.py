@@ -11,8 +11,8 @@ from pathlib import Path
 
 from xmcbench.errors import DataError, StorageError, UsageError
 from xmcbench.storage.atomic import write_json
-from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file, sha256_json
+from xmcbench.storage.locations import cache_root
 from xmcbench.storage.reading import read_text
 
 #: A file changed less than this many seconds ago could change again within the resolution of its time stamp.

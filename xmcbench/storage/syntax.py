@@ -19,7 +19,7 @@ import msgspec
 
 from xmcbench.errors import StorageError
 from xmcbench.storage.atomic import atomic_file
-from xmcbench.storage.cache import cache_root
+from xmcbench.storage.locations import cache_root
 from xmcbench.storage.reading import Unreadable, read_bytes
 
 #: Calls inside each other while a tree is read.

@@ -31,8 +31,8 @@ from xmcbench.data.text_files import sha256_unpacked
 from xmcbench.data.verification import count
 from xmcbench.errors import DataError, UsageError
 from xmcbench.storage.atomic import make_folder
-from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file, sha256_folder
+from xmcbench.storage.locations import cache_root
 from xmcbench.storage.locks import exclusive
 
 #: The modules of the recipes, by their names in cards.

@@ -19,23 +19,28 @@ from xmcbench.data.sources.source import Place, Source
 from xmcbench.errors import DataError, UnknownName, UsageError
 from xmcbench.output.escaping import visible
 
-#: The layouts that ship with xmcbench, by module, in the order in which they are tried.
+#: The layouts that ship with xmcbench, with their modules, in the order in which they are tried.
 LAYOUTS = {
-    "xc_raw": ("Maclr", "XCRaw"),
-    "pecos": ("Pecos", "Text2Text"),
-    "xc_lines": ("GZXML", "XCLines"),
-    "beir": ("Beir",),
-    "llms4subjects": ("LLMs4Subjects",),
-    "annif": ("Annif",),
-    "hugging_face": ("HuggingFace",),
-    "text_lines": ("PlainText",),
-    "tables": ("Tables",),
-    "table_formats": ("Csv", "JsonLines", "Parquet"),
+    "Maclr": "xc_raw",
+    "XCRaw": "xc_raw",
+    "Pecos": "pecos",
+    "Text2Text": "pecos",
+    "GZXML": "text_lines",
+    "XCLines": "text_lines",
+    "Beir": "beir",
+    "LLMs4Subjects": "llms4subjects",
+    "Annif": "annif",
+    "HuggingFace": "hugging_face",
+    "PlainText": "text_lines",
+    "Tables": "tables",
+    "Csv": "tables",
+    "JsonLines": "tables",
+    "Parquet": "tables",
 }
 _PACKAGE = "xmcbench.data.sources."
 
-#: The entry-point group of layouts, and the module before which they go.
-GROUP, _LAST = "xmcbench.sources", "tables"
+#: The entry-point group of layouts, and the layout before which they go.
+GROUP, _LAST = "xmcbench.sources", "Tables"
 
 #: The options of every layout: its name; the seed and the share of a test set that is drawn. ``documents`` and
 #: ``limit`` are known to ``load_dataset``, for names too.
@@ -48,20 +53,15 @@ def layouts() -> dict[str, type[Source]]:
 
     Raises UsageError where a package claims the name of another layout.
     """
+    shipped = [getattr(import_module(f"{_PACKAGE}{module}"), name) for name, module in LAYOUTS.items()]
+    last = [*LAYOUTS].index(_LAST)
     found: dict[str, type[Source]] = {}
-    for layout in _layouts():
+    for layout in (*shipped[:last], *_plugins(), *shipped[last:]):
         if layout.name in found:
             names = (f"{cls.__module__}.{cls.__qualname__}" for cls in (found[layout.name], layout))
             raise UsageError(f"two layouts are called {layout.name!r}: {' and '.join(names)}", "uninstall one package")
         found[layout.name] = layout
     return found
-
-
-def _layouts() -> Iterator[type[Source]]:
-    for module, names in LAYOUTS.items():
-        if module == _LAST:
-            yield from _plugins()
-        yield from (getattr(import_module(f"{_PACKAGE}{module}"), name) for name in names)
 
 
 def _plugins() -> Iterator[type[Source]]:

@@ -17,7 +17,7 @@ from xmcbench.data.sources.source import Place
 from xmcbench.data.sources.tables import DEFAULTS, Files, Tables, check_shards, find_splits, note_validation
 from xmcbench.errors import DataError, Unavailable
 from xmcbench.extras import installation
-from xmcbench.storage.cache import cache_root, hub_home
+from xmcbench.storage.locations import cache_root, hub_home
 from xmcbench.storage.reading import read_text
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import re
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from xmcbench.data.sources.label_columns import LabelColumn
-from xmcbench.data.sources.records import ENDINGS, Record, columns_of, read_records
-from xmcbench.data.sources.source import Holding, Part, Place, Row, Source, clean_details
+from xmcbench.data.sources.records import ENDINGS, Record, columns_of, read_records, write_csv, write_objects
+from xmcbench.data.sources.source import (
+    Content,
+    Holding,
+    Part,
+    Place,
+    Row,
+    Source,
+    clean_details,
+    instance_rows,
+    label_rows,
+)
 from xmcbench.data.text_files import suffix_of
 from xmcbench.errors import DataError, UsageError
 from xmcbench.output.quantities import format_count
+from xmcbench.storage.atomic import atomic_file
 
-#: The columns that are tried for each role where none is named.
+#: The columns that are tried per role where none is named.
 DEFAULTS = {
     "uid": ("uid", "id", "_id", "document_id"),
     "title": ("title",),
@@ -312,3 +326,84 @@ def _only(folder: Path, found: Sequence[tuple[Path, ...]]) -> tuple[Path, ...]:
         names = " and ".join(str(files[0].relative_to(folder)) for files in found)
         raise DataError(f"{folder} has {names}: only one of them can be read", "move the others to another folder")
     return check_shards(found[0]) if found else ()
+
+
+#: An entry of a table that is written: texts, and the uids of the labels of an instance.
+_Entry = dict[str, str | list[str]]
+
+#: Rows of a Parquet file that are written at a time.
+_ROWS = 16_384
+
+
+class _Written(Tables):
+    """``train``, ``test`` (uid, title, text, labels) and ``labels`` (uid, title, and what else labels carry).
+
+    Labels of instances are named by uid.
+    """
+
+    holds_details = True
+
+    @classmethod
+    def recognize(cls, place: Place) -> bool:
+        return False  # ``Tables`` recognizes these files
+
+    @classmethod
+    def write(cls, content: Content, folder: Path, flatten: bool) -> None:
+        uids = list(content.labels.uids)
+        columns = next(label_rows(content.labels), {})
+        cls.write_table(folder / f"labels.{cls.name}", label_rows(content.labels), columns)
+        for side, texts, pairs in content.sides():
+            entries: Iterator[_Entry] = (
+                {"uid": uid, "title": title, "text": text, "labels": [uids[label] for label in ids]}
+                for uid, title, text, ids in instance_rows(texts, pairs)
+            )
+            cls.write_table(folder / f"{side}.{cls.name}", entries, ("uid", "title", "text", "labels"))
+
+    @classmethod
+    @abstractmethod
+    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: Iterable[str]) -> None:
+        """Write a table."""
+
+
+class Csv(_Written):
+    """A list of labels is JSON in its cell."""
+
+    name = "csv"
+    title = "train.csv, test.csv and labels.csv"
+
+    @classmethod
+    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: Iterable[str]) -> None:
+        rows = (
+            [cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False) for cell in entry.values()]
+            for entry in entries
+        )
+        write_csv(path, [*columns], rows)
+
+
+class JsonLines(_Written):
+    """One object per line."""
+
+    name = "jsonl"
+    title = "train.jsonl, test.jsonl and labels.jsonl"
+
+    @classmethod
+    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: Iterable[str]) -> None:
+        write_objects(path, entries)
+
+
+class Parquet(_Written):
+    """As Hugging Face `datasets` loads a folder of Parquet files."""
+
+    name = "parquet"
+    title = "train.parquet, test.parquet and labels.parquet"
+
+    @classmethod
+    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: Iterable[str]) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        lists = ("labels", *_LISTS)
+        schema = pa.schema([(name, pa.list_(pa.string()) if name in lists else pa.string()) for name in columns])
+        with atomic_file(path) as stream, parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
+            while batch := [*islice(entries, _ROWS)]:
+                writer.write_batch(pa.RecordBatch.from_pylist(batch, schema=schema))

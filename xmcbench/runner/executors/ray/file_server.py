@@ -11,8 +11,7 @@ import numpy as np
 from xmcbench.errors import StorageError
 from xmcbench.runner.artifact_requests import is_artifact
 from xmcbench.runner.executors.ray.rpc import Request
-from xmcbench.storage.artifact_files import COST
-from xmcbench.storage.artifact_stores import locate
+from xmcbench.storage.artifact_store import COST, locate
 from xmcbench.storage.atomic import atomic_folder
 from xmcbench.storage.fingerprint import fingerprint
 from xmcbench.storage.locks import CLAIM, Claim

@@ -30,11 +30,10 @@ from xmcbench.runner.executors.process import Process
 from xmcbench.runner.executors.ray.file_server import put_folder, write_folder
 from xmcbench.runner.executors.ray.rpc import Failure, Request, Started
 from xmcbench.runner.job import Job, Outcome, TextFile
-from xmcbench.storage.artifact_files import COST
-from xmcbench.storage.artifact_stores import SHARED, TRAINED, locate
+from xmcbench.storage.artifact_store import COST, SHARED, TRAINED, locate
 from xmcbench.storage.atomic import atomic_file, atomic_folder, make_folder
-from xmcbench.storage.cache import cluster_cache
 from xmcbench.storage.fingerprint import fingerprint
+from xmcbench.storage.locations import cluster_cache
 from xmcbench.storage.temporary import scratch
 
 #: Seconds between two polls of the process.
