@@ -38,10 +38,7 @@ FILES, DEPTH = 100_000, 16
 _CHUNK = 1 << 20
 
 #: The types of headers that hold text: long names, and attributes.
-_TEXTS = (
-    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
-    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
-)
+_TEXTS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 
 #: The first bytes of the archives that are known, and those of a tar archive that is not compressed, at 257.
 _GZIP, _ZIP, _XZ, _TAR = b"\x1f\x8b", b"PK\x03\x04", b"\xfd7zXZ", b"ustar"
@@ -78,8 +75,7 @@ def download(
     """Download ``url`` to ``path``, unless it is there already, and return ``path``.
 
     sha256: of the file, if it is known. A file with other bytes is removed. limit: bytes, default those of a large
-    dataset. Raises DataError, with the reason, for a server that does not answer, refuses, or sends other bytes;
-    StorageError for a file that cannot be written.
+    dataset. Raises DataError, with the reason, for a server that does not answer, refuses, or sends other bytes.
     """
     make_folder(path.parent)
     if not path.exists():
@@ -209,9 +205,9 @@ class _Download:
 def unpack(archive: Path, folder: Path, limit: int | None = None) -> list[Path]:
     """Unpack a .zip, .tar, .tar.gz or .tar.xz, told by its first bytes, into an empty folder; returns the files.
 
-    limit: bytes in all, default those of a large dataset. Raises DataError for anything else, for a damaged archive,
-    and for one that holds a path that leads out of the folder, a link, a device, a name twice, or more than is allowed.
-    A second name of an earlier file (a hard link) becomes a copy of it.
+    limit: bytes in all, default those of a large dataset. Raises DataError for a damaged archive, and for one that
+    holds a path that leads out of the folder, a link, a device, a name twice, or more than is allowed. A second name of
+    an earlier file (a hard link) becomes a copy of it.
     """
     with archive.open("rb") as stream:
         head = stream.read(512)
@@ -221,15 +217,13 @@ def unpack(archive: Path, folder: Path, limit: int | None = None) -> list[Path]:
     try:
         members = _zip(archive) if head.startswith(_ZIP) else _tar(archive, folder)
         files = _write(archive, folder, members, STREAM if limit is None else limit)
-    except Unreadable as error:
+    except (Unreadable, NotImplementedError, RuntimeError) as error:  # the latter are zipfile's for encrypted members
         raise DataError(f"cannot unpack {archive}: {error}") from None
     except (*_DAMAGED, OSError) as error:
         # Damaged streams and places before the beginning are an OSError too. Others are about the disk.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise DataError(f"{archive} is damaged: {error}", "fetch it again") from None
-    except (NotImplementedError, RuntimeError) as error:  # zipfile's errors for encrypted members
-        raise DataError(f"cannot unpack {archive}: {error}") from None
     if not files:
         raise DataError(f"{archive} is empty")
     return files

@@ -55,12 +55,7 @@ _TOKENIZER = "tokenizer.json"
 
 
 def statistics(dataset: Dataset) -> dict[str, float]:
-    """Return counts and means of a dataset, by name.
-
-    The counts of ``Dataset.counts``; labels per training and test instance, training instances per label; words
-    (separated by whitespace) per title and content of the instances, and per label; the number of labels without a
-    training pair, and of test pairs with such a label.
-    """
+    """Return counts and means of a dataset, by name. Words are separated by white space."""
     train, test = dataset.train_pairs(), dataset.test_pairs()
     frequency = np.bincount(train.indices, minlength=train.shape[1])
     instances = len(dataset.train) + len(dataset.test)
@@ -114,7 +109,7 @@ class Audit:
     unread: Mapping[str, float] = field(default_factory=dict)
 
     def warnings(self) -> list[str]:
-        """One line for each finding, for scripts without spaces between words, and for letters that are unknown."""
+        """One line per finding, and per warning about scripts without spaces and letters that are unknown."""
         found = list(map(str, self.findings))
         unspaced = {name: share for name, share in self.scripts.items() if name in _UNSPACED and share >= _FEW}
         if unspaced:
@@ -132,7 +127,7 @@ class Audit:
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """Everything as JSON values."""
+        """Everything, as JSON values."""
         return {**asdict(self), "warnings": self.warnings()}
 
 
@@ -160,7 +155,7 @@ def audit(dataset: Dataset, near: bool = True, tokenizer: Path | None = None) ->
 
 
 def _digests(texts: Texts) -> np.ndarray:
-    """A number for each text, 0 where it is empty: the texts themselves may not fit in memory. uint64 [texts].
+    """A number per text, 0 where it is empty: the texts themselves may not fit in memory. uint64 [texts].
 
     Two of ten million different texts share one with a probability of 3 in a million.
     """
@@ -199,11 +194,10 @@ def _leaks(dataset: Dataset, train: np.ndarray, test: np.ndarray, near: bool) ->
 
 
 def near_pairs(queries: Iterable[str], texts: Iterable[str], every: bool = False) -> list[tuple[int, int]]:
-    """(query, text) of the queries that have a near duplicate among the texts: the first one found, by position.
+    """(query, text) of the queries that have a near duplicate among the texts, by position.
 
-    every: all that are found, not the first alone.
-    Texts with fewer than three words are not reported. Where many texts share most of their words, a near duplicate can
-    be missed: see ``_COMPARED``.
+    every: all near duplicates of a query, not the first alone. Texts with fewer than three words are not reported.
+    Where many texts share most of their words, a near duplicate can be missed: see ``_COMPARED``.
     """
     kept: list[tuple[int, np.ndarray]] = []
     seen: set[int] = set()
@@ -222,16 +216,13 @@ def near_pairs(queries: Iterable[str], texts: Iterable[str], every: bool = False
         met = (buckets.get(key, ()) for key in _bands(shingles))
         shared = Counter(place for places in met if len(places) <= _CROWDED for place in places)
         for place in sorted(place for place, _ in shared.most_common(_COMPARED)):
-            if _similarity(shingles, kept[place][1]) >= NEAR:
-                found.append((row, kept[place][0]))
+            text_row, others = kept[place]
+            both = len(np.intersect1d(shingles, others, assume_unique=True))
+            if both / (len(shingles) + len(others) - both) >= NEAR:
+                found.append((row, text_row))
                 if not every:
                     break
     return found
-
-
-def _similarity(one: np.ndarray, other: np.ndarray) -> float:
-    both = len(np.intersect1d(one, other, assume_unique=True))
-    return both / (len(one) + len(other) - both)
 
 
 def _shingles(text: str) -> np.ndarray:

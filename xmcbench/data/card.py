@@ -35,10 +35,7 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Propensity(_Part, frozen=True):
-    """The constants A and B of the propensity model (Jain et al., 2016).
-
-    The defaults are those for datasets that are neither Amazon's nor Wikipedia's.
-    """
+    """A and B of the propensity model (Jain et al., 2016), by default for data of neither Amazon nor Wikipedia."""
 
     a: _Positive = 0.55
     b: _Positive = 1.5

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -55,8 +54,7 @@ def roots() -> list[Path]:
 
 def find_bundled() -> list[Path]:
     """Find the folder of the datasets that come with xmcbench: one path, or none."""
-    folder = find_shipped("datasets")
-    return [folder] if folder else []
+    return [*filter(None, [find_shipped("datasets")])]
 
 
 def writable_root() -> Path | None:
@@ -75,7 +73,11 @@ def known_datasets() -> list[Listing]:
     """
     cards: dict[str, tuple[Card | None, str]] = {}
     folders: dict[str, Path] = {}
-    for folder in _folders():
+    listed: list[Path] = []
+    for root in roots():
+        with suppress(OSError):  # a folder that may not be read holds nothing that could be used
+            listed += filter(Path.is_dir, sorted(root.iterdir()))
+    for folder in listed:
         slug, path = slug_of(folder.name), folder / "card.toml"
         try:
             if path.is_file():
@@ -99,12 +101,6 @@ def known_datasets() -> list[Listing]:
     return [_make_listing(slug, *cards[slug], folders) for slug in sorted(cards)]
 
 
-def _folders() -> Iterator[Path]:
-    for root in roots():
-        with suppress(OSError):  # a folder that may not be read holds nothing that could be used
-            yield from (folder for folder in sorted(root.iterdir()) if folder.is_dir())
-
-
 def bare_card(name: str) -> Card:
     """The card of a dataset of which only the name is known. Raises DataError for a name that cannot name files."""
     try:
@@ -118,31 +114,23 @@ def _make_listing(slug: str, card: Card | None, problem: str, folders: dict[str,
     place = Place(str(folders[slug]), folders[slug]) if slug in folders else None
     if card is None:
         return Listing(slug, slug, None, place, problem)
-    if place:
+    if place or (card.derive and card.derive.source in folders):
         return Listing(slug, card.name, card, place)
+    problem, root = f"{card.name} is not on this machine", writable_root()
     if card.derive:
         source = card.derive.source
-        if source in folders:
-            return Listing(slug, card.name, card, None)
         problem, hint = f"its source {source} is not on this machine", f"see {source}: xmcbench ls datasets"
-        return Listing(slug, card.name, card, None, problem, hint)
-    problem = f"{card.name} is not on this machine"
-    if card.build:
-        return Listing(slug, card.name, card, None, problem, f"build it: {_build_command(slug)}")
-    origin = f"get it from {card.homepage or 'its authors'}"
-    if card.downloads:
-        origin = f"fetch it: xmcbench data fetch {slug}; or {origin}"
-    target = (writable_root() or Path("$XMCBENCH_DATASETS")) / slug
-    hint = f"{origin} and put its files, in any layout of `xmcbench ls layouts`, into {target}"
+    elif card.build:
+        home, hint = home_of(slug), f"build it: xmcbench data build {slug}"
+        if home and not os.access(home, os.W_OK):
+            hint += f" --out {shlex.quote(str(root / slug)) if root else 'FOLDER'}"
+    else:
+        origin = f"get it from {card.homepage or 'its authors'}"
+        if card.downloads:
+            origin = f"fetch it: xmcbench data fetch {slug}; or {origin}"
+        target = (root or Path("$XMCBENCH_DATASETS")) / slug
+        hint = f"{origin} and put its files, in any layout of `xmcbench ls layouts`, into {target}"
     return Listing(slug, card.name, card, None, problem, hint)
-
-
-def _build_command(slug: str) -> str:
-    """Return the command that builds a dataset into the folder of its card, or into the first one that is writable."""
-    home, root = home_of(slug), writable_root()
-    if home is None or os.access(home, os.W_OK):
-        return f"xmcbench data build {slug}"
-    return f"xmcbench data build {slug} --out {shlex.quote(str(root / slug)) if root else 'FOLDER'}"
 
 
 def home_of(slug: str) -> Path | None:
@@ -206,6 +194,7 @@ def normalize_name(reference: str) -> str:
 
 
 def _find_known(reference: str) -> Listing | None:
+    """Find a known dataset by name; None for a place and for an unknown name."""
     with suppress(UnknownName):
         return _find_named(place_of(reference))
     return None
@@ -238,7 +227,7 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
 
     Raises what ``locate`` raises, and DataError if the data are missing or broken, and inside a cell.
     """
-    from xmcbench.data.opening import derive, hold_out, open_dataset, with_documents, with_limit
+    from xmcbench.data.opening import derive, hold_out, open_dataset, open_training, with_documents, with_limit
 
     check_open("a dataset")
     options = place_of(name_or_place).options
@@ -250,22 +239,17 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
     listing = locate(name_or_place)
     if listing.card is None or listing.problem:
         raise DataError(listing.problem, listing.hint)
-    if (dev := place_of(name_or_place).options.get(DEV)) is not None:
-        return hold_out(_load_training(without(str(name_or_place), DEV)), listing.card, _read_share(dev))
+    if (dev := options.get(DEV)) is not None:
+        whole = without(str(name_or_place), DEV)
+        found = locate(whole)
+        # The parts of a derived dataset are made together.
+        has_files = found.place is not None and found.card is not None
+        training = open_training(source_at(found.place), found.card) if has_files else load_dataset(whole)  # type: ignore[arg-type]
+        return hold_out(training, listing.card, _read_share(dev))
     if listing.place is not None:
         return open_dataset(source_at(listing.place), listing.card)
     parent = source_of(listing)
     return derive(open_dataset(source_at(parent.place), parent.card), listing.card)  # type: ignore[arg-type]
-
-
-def _load_training(reference: str) -> Dataset:
-    """Load a dataset for its training instances alone. The parts of a derived one are made together."""
-    from xmcbench.data.opening import open_training
-
-    listing = locate(reference)
-    if listing.place is None or listing.card is None:
-        return load_dataset(reference)
-    return open_training(source_at(listing.place), listing.card)
 
 
 def _read_share(text: str) -> float:

@@ -66,10 +66,7 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of texts, pairs, what else labels carry, and the pairs that filters remove.
-
-        Files and layout do not matter.
-        """
+        """SHA-256 (hex) of texts, pairs, what else labels carry, and what filters remove; files do not matter."""
         rows = np.flatnonzero(self._own >= 0)
         parts = {
             "train": [self.train_corpus.texts_sha256, self.train_corpus.pairs_sha256],
@@ -107,19 +104,14 @@ class Dataset:
     def test_pairs(self) -> csr_matrix:
         """The test pairs: binary CSR, float32 [M, L], label ids ascending. Raises DataError inside a cell."""
         check_open("test pairs")
-        return _read_verified(
-            self.test_corpus.pair_file, self.label_corpus.rows, self.test_corpus.pairs_sha256
-        ).matrix()
+        corpus = self.test_corpus
+        return _read_verified(corpus.pair_file, self.label_corpus.rows, corpus.pairs_sha256).matrix()
 
     def counts(self) -> dict[str, int]:
         """Numbers of training and test instances, labels, and pairs of either side."""
-        return {
-            "train": self.train_corpus.rows,
-            "test": self.test_corpus.rows,
-            "labels": self.label_corpus.rows,
-            "train_pairs": self.train_corpus.pairs,
-            "test_pairs": self.test_corpus.pairs,
-        }
+        train, test = self.train_corpus, self.test_corpus
+        rows = {"train": train.rows, "test": test.rows, "labels": self.label_corpus.rows}
+        return {**rows, "train_pairs": train.pairs, "test_pairs": test.pairs}
 
     @cached_property
     def filters(self) -> tuple[Filter, ...]:
@@ -132,21 +124,18 @@ class Dataset:
     def choose_filter(self, name: str | None) -> Filter:
         """The named filter, or without a name that of the card. Raises UsageError if the dataset does not have it."""
         wanted = name or self.card.filter
-        found = next((kind for kind in self.filters if kind == wanted), None)
-        if found is None:
-            why = {
-                "self": ": none of its test instances is a label",
-                "file": f": it has no {TEST_FILTER[0]} for its test instances",
-            }.get(wanted, "")
-            hint = f"{'' if name else 'change filter in its card.toml; '}it has: {', '.join(self.filters)}"
-            raise UsageError(f"{self.name} has no filter {wanted!r}{why}", hint)
-        return found
+        for kind in self.filters:
+            if kind == wanted:
+                return kind
+        lack = {
+            "self": ": none of its test instances is a label",
+            "file": f": it has no {TEST_FILTER[0]} for its test instances",
+        }
+        hint = f"{'' if name else 'change filter in its card.toml; '}it has: {', '.join(self.filters)}"
+        raise UsageError(f"{self.name} has no filter {wanted!r}{lack.get(wanted, '')}", hint)
 
     def filter(self, kind: Filter) -> csr_matrix | None:
-        """The (test instance, label) predictions that a filter removes: binary CSR, float32 [M, L]; None for ``none``.
-
-        Raises UsageError when the dataset has no such filter.
-        """
+        """The predictions that a filter removes: binary CSR, float32 [M, L]; None for ``none``. Raises UsageError."""
         from scipy.sparse import csr_matrix
 
         check_open("a filter")

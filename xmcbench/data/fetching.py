@@ -62,8 +62,7 @@ def fetch_data(
 
     Data that are there, and are those of ``fetch.lock``, are not fetched again. offline: open no connection. Raises
     DataError, saying where else to get them, where no download works or one brings other files than the first fetch;
-    UsageError for a folder with other files, or with what was fetched for another dataset; StorageError where a file
-    cannot be written.
+    UsageError for a folder with files of something else.
     """
     listing = find(slug)
     card = listing.card
@@ -138,7 +137,11 @@ def _fetch(card: Card, url: str, archive: Path, target: Path, force: bool, patie
         with folder_in(target.absolute().parent) as temporary:
             with writing(temporary):
                 unpack(archive, temporary)
-            root = _root_of(temporary, card)
+            # The outermost folder that has a layout.
+            below = sorted((path for path in temporary.rglob("*") if path.is_dir()), key=lambda path: len(path.parts))
+            root = next((path for path in (temporary, *below) if find_layout(Place(str(path), path))), None)
+            if root is None:
+                raise DataError(f"the archive that was downloaded for {card.name} has no layout that xmcbench knows")
             # The card is ours, whatever the archive says.
             found = sorted(path for path in root.rglob("*") if path.is_file() and path.name not in ("card.toml", LOCK))
             files = {path.relative_to(root).as_posix(): sha256_file(path) for path in found}
@@ -158,22 +161,10 @@ def _fetch(card: Card, url: str, archive: Path, target: Path, force: bool, patie
     return [target / name for name in files]
 
 
-def _root_of(folder: Path, card: Card) -> Path:
-    """The folder of an unpacked archive that has a layout, the outermost first."""
-    below = sorted((path for path in folder.rglob("*") if path.is_dir()), key=lambda path: len(path.parts))
-    root = next((path for path in (folder, *below) if find_layout(Place(str(path), path))), None)
-    if root is None:
-        raise DataError(f"the archive that was downloaded for {card.name} has no layout that xmcbench knows")
-    return root
-
-
 def _compare(url: str, files: dict[str, str], lock: Lock) -> None:
     """Raise DataError for other files than those of the first fetch."""
     for name in sorted(files.keys() | lock.files.keys()):
         if files.get(name) != lock.files.get(name):
-            what = "differs from that of the first fetch"
-            if name not in files:
-                what = "of the first fetch is missing"
-            elif name not in lock.files:
-                what = "was not in the first fetch"
+            what = "differs from that of the first fetch" if name in lock.files else "was not in the first fetch"
+            what = what if name in files else "of the first fetch is missing"
             raise DataError(f"{name} of {url} {what}", "is the mirror intact?")

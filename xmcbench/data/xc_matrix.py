@@ -31,11 +31,7 @@ _ID = re.compile(r"[0-9]{1,18}")
 
 
 def read_matrix(path: Path) -> csr_matrix:
-    """Read a matrix: CSR float32 [rows, columns], column ids ascending.
-
-    Raises DataError with file and line for a malformed entry, a column out of range or twice in a row, a value that is
-    not a finite number, and a number of rows that differs from the header.
-    """
+    """Read a matrix: CSR float32 [rows, columns], column ids ascending. Raises DataError with file and line."""
     from scipy.sparse import csr_matrix
 
     with bounded_memory(path):
@@ -100,11 +96,7 @@ def write_matrix(path: Path, matrix: csr_matrix) -> None:
 
 
 def read_filter(path: Path, rows: int, columns: int) -> csr_matrix:
-    """Read a filter file: a binary CSR matrix, float32 [rows, columns].
-
-    An empty file is an empty filter; a repeated pair counts once. Raises DataError with file and line for a malformed
-    line and for ids out of range.
-    """
+    """Read a filter file: a binary CSR matrix, float32 [rows, columns]; repeated pairs count once. Raises DataError."""
     from scipy.sparse import csr_matrix
 
     documents, labels = array("q"), array("q")

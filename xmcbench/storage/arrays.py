@@ -30,24 +30,32 @@ def read_arrays(path: Path, *names: str) -> list[np.ndarray]:
     Raises OSError when it cannot be read, ValueError when it is not such a file, is damaged, lacks one of them, or
     unpacks to more than the limit.
     """
-    found = _read(path, names)
+    found = read_all_arrays(path, names=names)
     return [found[name] for name in names]
 
 
-def read_all_arrays(path: Path, member: str = "") -> dict[str, np.ndarray]:
-    """Return every array in the .npz file at ``path``, by name. Raises the errors of ``read_arrays``.
+def read_all_arrays(path: Path, member: str = "", names: tuple[str, ...] | None = None) -> dict[str, np.ndarray]:
+    """Return every array in the .npz file at ``path``, or these, by name. Raises the errors of ``read_arrays``.
 
     member: name of the .npz file in the zip archive at ``path``, if it is in one.
     """
-    return _read(path, None, member)
+    found = {}
+    with _archive(path, member) as archive:
+        members = _members(archive, names)
+        check_size(sum(part.file_size for part in members.values()), ARRAYS, "what it unpacks to")
+        for name, part in members.items():
+            with archive.open(part) as stream:
+                shape, in_columns, dtype = _read_header(name, stream, part.file_size)
+                found[name] = _read_array(name, stream, shape, dtype, "F" if in_columns else "C")
+                _check_end(name, stream)
+    return found
 
 
 def read_rows(path: Path, rows: int, *names: str) -> Iterator[list[np.ndarray]]:
     """Yield the arrays of these names, so many rows at a time, without holding more of them.
 
     At least one part comes, even of arrays without rows. The limit is that of a part: the whole may be larger. Raises
-    the errors of ``read_arrays``, at the latest after the last part, and ValueError when the arrays have different
-    numbers of rows.
+    the errors of ``read_arrays``, and ValueError when the arrays have different numbers of rows.
     """
     with _archive(path) as archive, ExitStack() as opened:
         members = _members(archive, names)
@@ -66,28 +74,14 @@ def read_rows(path: Path, rows: int, *names: str) -> Iterator[list[np.ndarray]]:
             _check_end(name, stream)
 
 
-def _read(path: Path, names: tuple[str, ...] | None, member: str = "") -> dict[str, np.ndarray]:
-    found = {}
-    with _archive(path, member) as archive:
-        members = _members(archive, names)
-        check_size(sum(part.file_size for part in members.values()), ARRAYS, "what it unpacks to")
-        for name, part in members.items():
-            with archive.open(part) as stream:
-                shape, in_columns, dtype = _read_header(name, stream, part.file_size)
-                found[name] = _read_array(name, stream, shape, dtype, "F" if in_columns else "C")
-                _check_end(name, stream)
-    return found
-
-
 @contextmanager
 def _archive(path: Path, member: str = "") -> Iterator[zipfile.ZipFile]:
     """Open the archive at a path, or one of its members; damage that is met while it is read becomes a ValueError."""
     with open_regular(path) as stream:
         if not zipfile.is_zipfile(stream):
-            pointer = is_lfs_pointer(path)
-            raise ValueError(
-                "it is a Git LFS pointer: git lfs pull fetches the file" if pointer else "it is not in the .npz format"
-            )
+            if is_lfs_pointer(path):
+                raise ValueError("it is a Git LFS pointer: git lfs pull fetches the file")
+            raise ValueError("it is not in the .npz format")
         stream.seek(0)
         try:
             with zipfile.ZipFile(stream) as archive:

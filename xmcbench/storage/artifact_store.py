@@ -87,7 +87,20 @@ def find_damage(folder: Path, *, full: bool = False) -> str:
         cost = _decode(folder)
         if cost.seal != cost.sha256:
             return f"{COST} has changed"
-        return _compare(folder, cost.files, full)
+        found = _files(folder)
+        for name, written in cost.files.items():  # files that were added do not matter: nothing asks for them
+            if name not in found:
+                return f"{name} is missing"
+            path = found[name]
+            state = path.stat()
+            if state.st_size != written.size:
+                return f"{name} has {state.st_size} bytes, not {written.size}"
+            known = (state.st_size, state.st_mtime_ns, state.st_ino)
+            if full or (state.st_size <= _QUICK and _seen.get(path) != known):
+                if sha256_file(path) != written.sha256:
+                    return f"{name} has changed"
+                _seen[path] = known
+        return ""
     except (OSError, ValueError, TypeError, RecursionError) as error:
         return str(error)
 
@@ -130,24 +143,6 @@ def share_file(file: Path, written: Sum, content: Path) -> None:
     except OSError:  # a file system without hard links: the file stays as it is
         with suppress(OSError):
             link.unlink(missing_ok=True)
-
-
-def _compare(folder: Path, files: Mapping[str, Sum], full: bool) -> str:
-    """Describe the first difference; files that were added do not matter: nothing asks for them. Raises OSError."""
-    found = _files(folder)
-    for name, written in files.items():
-        if name not in found:
-            return f"{name} is missing"
-        path = found[name]
-        state = path.stat()
-        if state.st_size != written.size:
-            return f"{name} has {state.st_size} bytes, not {written.size}"
-        known = (state.st_size, state.st_mtime_ns, state.st_ino)
-        if full or (state.st_size <= _QUICK and _seen.get(path) != known):
-            if sha256_file(path) != written.sha256:
-                return f"{name} has changed"
-            _seen[path] = known
-    return ""
 
 
 def _files(folder: Path) -> dict[str, Path]:

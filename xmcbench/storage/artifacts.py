@@ -13,20 +13,8 @@ from typing import IO
 
 from xmcbench.environment import package_versions
 from xmcbench.errors import StorageError
-from xmcbench.storage.artifact_store import (
-    CONTENT,
-    COST,
-    TEMPORARY_LOCK,
-    UNFINISHED,
-    check_kind,
-    discard_damaged,
-    find_damage,
-    name_artifact,
-    read_cost,
-    share_file,
-    sum_files,
-    write_cost,
-)
+from xmcbench.storage import artifact_store
+from xmcbench.storage.artifact_store import COST, UNFINISHED, check_kind, find_damage, name_artifact, read_cost
 from xmcbench.storage.atomic import atomic_folder
 from xmcbench.storage.canonical import canonical_json, sha256_json
 from xmcbench.storage.locks import CLAIM, Claim, hold_shared
@@ -48,10 +36,9 @@ class Artifacts:
     cheap because another one paid. ``used`` lists the artifacts that were taken or made, as ``kind/hash``. Without a
     root the store is temporary and removed with the object.
 
-    Large files with the same content are kept once: they are hard links to a file in ``content``.
-
-    Every cell can read what is below the root. Rankings, temporary files, and checkpoints of trainings that become no
-    artifact, in which pairs or other methods had a part, therefore go to the folder of the training.
+    Large files with the same content are kept once: they are hard links to a file in ``content``. Every cell can read
+    what is below the root. Rankings, temporary files, and checkpoints of trainings that become no artifact, in which
+    pairs or other methods had a part, therefore go to the folder of the training.
 
     supplier: called with the name of an artifact before it is made; it may put the folder there from elsewhere.
     single_use: the digest of texts that nobody else asks about; artifacts of them are removed with the object. check:
@@ -91,14 +78,14 @@ class Artifacts:
     ) -> Path:
         """Return the folder of the artifact with this kind and identity; ``build`` fills it if it does not exist.
 
-        identity: the data and the parameters that the content depends on, as JSON values: digests of texts, lengths,
-        seeds. The source of ``build`` and of ``uses`` (the classes and functions that it calls), and the versions
-        of the packages that they import, are added to it: an artifact of other code is never taken. own: keep it in
-        the folder of the training, out of the reach of other cells.
+        identity: the data and the parameters that the content depends on, as JSON values. The source of ``build`` and
+        of ``uses`` (the classes and functions that it calls), and the versions of the packages that they import, are
+        added to it: an artifact of other code is never taken. own: keep it in the folder of the training, out of the
+        reach of other cells.
 
         If two processes want the same artifact, the second waits for the first. While this process runs, ``xmcbench
-        clean`` keeps it. A damaged artifact is made again, with a message on stderr. Raises StorageError if it cannot
-        be read or written, ValueError for a kind that cannot name a folder.
+        clean`` keeps it. A damaged artifact is made again, with a message on stderr. Raises StorageError, and
+        ValueError for a kind that cannot name a folder.
         """
         if self._is_single_use(identity):
             self._temporary = self._temporary or Artifacts()
@@ -162,7 +149,7 @@ class Artifacts:
     @contextmanager
     def temporary(self) -> Iterator[Path]:
         """A temporary folder, removed when the block ends. Raises StorageError."""
-        with folder_in(self._store) as folder, closing(hold_shared(folder / TEMPORARY_LOCK)):
+        with folder_in(self._store) as folder, closing(hold_shared(folder / artifact_store.TEMPORARY_LOCK)):
             yield folder
 
     def unfinished(self, kind: str, identity: Mapping[str, object], *uses: object) -> Path:
@@ -204,7 +191,7 @@ class Artifacts:
                 return False
             if read_cost(folder) is not None:
                 return False
-            discard_damaged(folder)
+            artifact_store.discard_damaged(folder)
             if self._supplier is not None:
                 self._supplier(name_artifact(folder, self.root))
                 if read_cost(folder) is not None:
@@ -219,11 +206,11 @@ class Artifacts:
                     raise _TakenOver
                 # The cost of an artifact includes that of the artifacts it was made from.
                 own_s = time.perf_counter() - start + self.reused_s - already_reused
-                files = sum_files(temporary)
+                files = artifact_store.sum_files(temporary)
                 if folder.parents[1] == self.root:
                     for name, written in files.items():
-                        share_file(temporary / name, written, self.root / CONTENT)
-                write_cost(temporary, own_s if wall_s is None else wall_s, key, files)
+                        artifact_store.share_file(temporary / name, written, self.root / artifact_store.CONTENT)
+                artifact_store.write_cost(temporary, own_s if wall_s is None else wall_s, key, files)
                 return True
         return False
 

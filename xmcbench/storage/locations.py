@@ -82,15 +82,15 @@ _LONGEST = 120
 
 def check_name(what: str, name: str) -> None:
     """Raise ValueError for a name that cannot name a file, or that nobody could read. what: the thing with the name."""
-    shown = ascii(name) if len(name) <= _LONGEST else f"{name[:40]!a}..."
-    shown = f"{what} is {shown}, which"
-    if not name.strip(". "):
-        raise ValueError(f"{shown} is not a valid file name: it has no letter")
-    if name != name.strip():
-        raise ValueError(f"{shown} is not a valid file name: it begins or ends with a space")
-    if {*name} & {*"/\\"}:
-        raise ValueError(f"{shown} is not a valid file name: it has a slash or a backslash")
-    if not name.isprintable():  # control characters, invisible ones, and spaces other than " "
-        raise ValueError(f"{shown} is not a valid file name: it has characters that cannot be seen")
-    if len(name.encode()) > _LONGEST:
-        raise ValueError(f"{shown} is not a valid file name: it is longer than {_LONGEST} bytes")
+    reasons = {
+        "it has no letter": not name.strip(". "),
+        "it begins or ends with a space": name != name.strip(),
+        "it has a slash or a backslash": bool({*name} & {*"/\\"}),
+        # Control characters, invisible ones, and spaces other than " ".
+        "it has characters that cannot be seen": not name.isprintable(),
+        f"it is longer than {_LONGEST} bytes": len(name.encode(errors="replace")) > _LONGEST,
+    }
+    for reason, is_met in reasons.items():
+        if is_met:
+            shown = ascii(name) if len(name) <= _LONGEST else f"{name[:40]!a}..."
+            raise ValueError(f"{what} is {shown}, which is not a valid file name: {reason}")

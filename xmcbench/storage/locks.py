@@ -173,10 +173,7 @@ heartbeat = Heartbeat()
 
 
 def now(folder: Path) -> float:
-    """Return the time by the clock of a folder's file system, which may be that of another machine.
-
-    It is the time of a new file, which is removed at once. Where none can be made, it is the time of this machine.
-    """
+    """Return the time by the clock of a folder's file system, or of this machine where no file can be made there."""
     probe = folder / temporary_name()  # swept if we are killed
     try:
         descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -201,10 +198,7 @@ def is_owner_running(name: re.Match[str]) -> bool | None:
 
 
 class exclusive:  # noqa: N801 - reads as a statement: `with exclusive(path):`
-    """Hold the lock file at ``path`` for a block.
-
-    With ``wait=False`` the block runs without waiting and ``held`` says whether the lock was free.
-    """
+    """Hold the lock file at ``path`` for a block; with ``wait=False``, ``held`` says whether it was free."""
 
     def __init__(self, path: Path, wait: bool = True) -> None:
         self._path, self._wait, self.held = path, wait, False
@@ -226,10 +220,7 @@ class exclusive:  # noqa: N801 - reads as a statement: `with exclusive(path):`
 
 
 def hold_shared(path: Path) -> IO[str]:
-    """Hold a shared lock on the file at ``path`` until the returned stream is closed.
-
-    Waits for an exclusive holder. Raises StorageError.
-    """
+    """Hold a shared lock on the file at ``path`` until the returned stream is closed. Raises StorageError."""
     return _lock(path, fcntl.LOCK_SH)
 
 

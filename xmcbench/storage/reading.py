@@ -70,10 +70,7 @@ def check_size(size: int, limit: int, what: str = "it") -> None:
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a regular file for reading bytes. Raises OSError, and Unreadable for a FIFO or a device.
-
-    Opening a FIFO would wait for somebody to write into it.
-    """
+    """Open a regular file for reading bytes. Raises OSError, and Unreadable for a device or a FIFO, which would wait."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -93,10 +90,7 @@ def read_bytes(path: Path, limit: int = DOCUMENT) -> bytes:
 
 
 def read_text(path: Path, limit: int = DOCUMENT) -> str:
-    """Return the text of a regular file in UTF-8, with or without a byte-order mark.
-
-    Raises the errors of ``read_bytes``, and UnicodeDecodeError, a ValueError.
-    """
+    """Return the text of a regular file in UTF-8, with or without a byte-order mark. Raises OSError and ValueError."""
     return read_bytes(path, limit).decode("utf-8-sig")
 
 

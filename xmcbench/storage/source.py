@@ -54,8 +54,8 @@ class Source(NamedTuple):
 def source_of(*objects: object) -> Source:
     """Return the source that the given modules, classes, functions or instances depend on.
 
-    The modules that give a method its data and take its predictions are always included. Raises OSError for a file that
-    a class declares and that cannot be read.
+    The modules that give a method its data and take its predictions are always included. Raises OSError for a declared
+    file that cannot be read.
     """
     return Sources().of(*objects)
 

@@ -95,10 +95,12 @@ class _Writer:
         if isinstance(value, np.ndarray | np.generic):
             return {"array" if isinstance(value, np.ndarray) else "scalar": self._keep(np.asarray(value), path)}
         if kind.__module__.startswith("scipy.sparse") and kind.__name__ in _SPARSE:
-            parts = [self._keep(part, path) for part in (value.data, value.indices, value.indptr)]
-            return {"sparse": [kind.__name__, parts, value.shape]}
+            names = [self._keep(part, path) for part in (value.data, value.indices, value.indptr)]
+            return {"sparse": [kind.__name__, names, value.shape]}
         if kind.__module__.startswith("pyarrow") and str(getattr(value, "type", "")) == "large_string":
-            return {"strings": [self._keep(part, path) for part in _string_parts(value)]}
+            texts = [text.encode() for text in value.to_pylist()]
+            parts = [np.cumsum([0, *map(len, texts)], dtype=np.int64), np.frombuffer(b"".join(texts), np.uint8)]
+            return {"strings": [self._keep(part, path) for part in parts]}
         return None
 
     def _object(self, value: Any, path: str) -> dict[str, object]:
@@ -120,18 +122,9 @@ class _Writer:
         return self._names[id(array)]
 
     def _refuse(self, path: str, reason: str) -> MethodError:
-        return MethodError(
-            f"the method {self._owner.__name__} does not keep its trained state: its attribute {path} {reason}",
-            "arrays, sparse matrices, JSON values and objects of these are kept; a method with other attributes "
-            "defines save and load",
-        )
-
-
-def _string_parts(array: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of the strings of an Arrow array, and their bytes."""
-    texts = [text.encode() for text in array.to_pylist()]
-    ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
-    return ends, np.frombuffer(b"".join(texts), np.uint8)
+        what = f"the method {self._owner.__name__} does not keep its trained state: its attribute {path} {reason}"
+        hint = "arrays, sparse matrices, JSON values and objects of these are kept; a method with other attributes"
+        return MethodError(what, f"{hint} defines save and load")
 
 
 class _Reader:
@@ -173,15 +166,12 @@ class _Reader:
         return pa.Array.from_buffers(pa.large_string(), len(self._arrays[ends]) - 1, buffers)
 
     def _object(self, module: str, name: str, state: dict[str, Any]) -> Any:
-        made: Any = object.__new__(self._class(module, name))
-        made.__dict__.update({key: self.decode(item) for key, item in state.items()})
-        return made
-
-    def _class(self, module: str, name: str) -> type:
         module = module or self._owner.__module__
         if not _is_own(module, self._owner):
             raise ValueError(f"{module}.{name} is a class of another package")
-        found = reduce(getattr, name.split("."), sys.modules.get(module) or import_module(module))
-        if not isinstance(found, type) or not _is_own(found.__module__, self._owner):
+        kind = reduce(getattr, name.split("."), sys.modules.get(module) or import_module(module))
+        if not isinstance(kind, type) or not _is_own(kind.__module__, self._owner):
             raise ValueError(f"{module}.{name} is not a class of the package")
-        return found
+        made: Any = object.__new__(kind)
+        made.__dict__.update({key: self.decode(item) for key, item in state.items()})
+        return made

@@ -43,10 +43,7 @@ def becomes(name: str) -> str | None:
 
 @contextmanager
 def folder_in(parent: Path, target: Path | None = None) -> Iterator[Path]:
-    """A folder in ``parent``, which is made where it is missing, for a block.
-
-    target: the path that it will be moved to, if any. Raises StorageError, which names it.
-    """
+    """A folder in ``parent`` for a block. target: the path that it will be moved to, if any. Raises StorageError."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
         _sweep_once(parent, _BESIDE)

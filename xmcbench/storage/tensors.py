@@ -19,19 +19,16 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     for name, array in plain.items():
         if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
-            raise MethodError(
-                f"the array {name!r} has the type {array.dtype}", "arrays must hold numbers; store text as bytes"
-            )
+            hint = "arrays must hold numbers; store text as bytes"
+            raise MethodError(f"the array {name!r} has the type {array.dtype}", hint)
     try:
         path.touch()  # with the mode of the umask; the file that replaces it is private
         mode = path.stat().st_mode
         save_file(plain, path)
         path.chmod(mode)
     except (SafetensorError, OSError) as error:
-        raise StorageError(
-            f"cannot write {path}: {error}",
-            "free some space, then run again: training continues from the last checkpoint",
-        ) from error
+        hint = "free some space, then run again: training continues from the last checkpoint"
+        raise StorageError(f"cannot write {path}: {error}", hint) from error
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:

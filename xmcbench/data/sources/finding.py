@@ -72,10 +72,9 @@ def _plugins() -> Iterator[type[Source]]:
                 raise TypeError("it is not a class derived from xmcbench.data.sources.Source")
             if not isinstance(getattr(cls, "name", None), str):
                 raise TypeError("it has no name")
+            yield cls
         except Exception as error:  # a package of somebody else can raise anything
             _say_left_out(point.name, str(error))
-        else:
-            yield cls
 
 
 def place_of(reference: str | Path) -> Place:
@@ -83,8 +82,7 @@ def place_of(reference: str | Path) -> Place:
 
         articles.csv?text=abstract&labels=subjects
 
-    A path that exists is taken whole, whatever characters it has. Raises UsageError for options that are none, that are
-    empty or that are given twice, and for an empty name.
+    A path that exists is taken whole, whatever characters it has. Raises UsageError for invalid options.
     """
     if not str(reference).strip():
         raise UsageError("the name of the dataset is empty", "a dataset is a name or a place; . is this folder")
@@ -111,17 +109,13 @@ def reference_to(place: str, options: Mapping[str, str]) -> str:
     if not options:
         return place
     before = place_of(place)
-    return _reference(before.given, {**before.options, **options})
+    return f"{before.given}?{urlencode({**before.options, **options}, quote_via=quote)}"
 
 
 def without(reference: str, option: str) -> str:
     """A reference without one of its options."""
     place = place_of(reference)
-    return _reference(place.given, {key: value for key, value in place.options.items() if key != option})
-
-
-def _reference(given: str, options: Mapping[str, str]) -> str:
-    return f"{given}?{urlencode(options, quote_via=quote)}" if options else given
+    return reference_to(place.given, {key: value for key, value in place.options.items() if key != option})
 
 
 def find_layout(place: Place) -> type[Source] | None:
@@ -146,11 +140,7 @@ def _say_left_out(name: str, reason: str) -> None:
 
 
 def source_at(place: Place) -> Source:
-    """The source at a place.
-
-    Raises DataError where no layout recognizes it, UnknownName for an unknown layout, UsageError for options that the
-    layout does not have.
-    """
+    """The source at a place. Raises DataError where no layout recognizes it, UsageError for unknown options."""
     wanted = place.options.get("layout")
     if wanted is not None and wanted not in layouts():
         raise UnknownName("layout", wanted, layouts())
@@ -161,8 +151,7 @@ def source_at(place: Place) -> Source:
         from xmcbench.data.sources.annif import describe_lack
 
         usual = "expected lbl.json.gz with trn.json.gz, or another layout of `xmcbench ls layouts`"
-        hint = describe_lack(place) or usual
-        raise DataError(f"{place.path} has no layout that xmcbench knows", hint)
+        raise DataError(f"{place.path} has no layout that xmcbench knows", describe_lack(place) or usual)
     known = COMMON | cls.options
     if unknown := [key for key in place.options if key not in known]:
         raise UnknownName("option", unknown[0], known, where=f"of the layout {cls.name}")

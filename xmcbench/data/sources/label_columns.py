@@ -6,7 +6,6 @@ One cell can be either: only the whole column tells.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from xmcbench.data.sources.records import Record
 
@@ -31,22 +30,22 @@ class LabelColumn:
         self._is_vector, self._is_certain = True, False
 
     def add(self, record: Record) -> None:
-        """Count a cell. One without values is no sign of vectors, nor is one that is no text, or a JSON list, of a
-        separator."""
+        """Count a cell."""
         cell = record.cells.get(self._name)
-        is_text = isinstance(cell, str) and bool(cell.strip()) and not cell.lstrip().startswith("[")
-        if isinstance(cell, str) and is_text:
-            self._texts += 1
-            self._divided += self._separator in cell
-            self._commas += "," in cell
+        text = cell if isinstance(cell, str) and not cell.lstrip().startswith("[") else ""
+        is_text = bool(text.strip())
+        self._texts += is_text
+        self._divided += is_text and self._separator in text
+        self._commas += is_text and "," in text
         values = record.values(self._name, self._separator)
-        if self._is_vector and values:
-            self._add_vector(record, values, is_text)
-
-    def _add_vector(self, record: Record, values: Sequence[object], is_text: bool) -> None:
-        text = values[0] if len(values) == 1 and isinstance(values[0], str) else ""
-        is_bare = not self._has_table and _BARE.fullmatch(text) is not None
-        digits = text if is_bare else _digits(values, is_text)
+        if not (self._is_vector and values):
+            return
+        only = values[0] if len(values) == 1 and isinstance(values[0], str) else ""
+        is_bare = not self._has_table and _BARE.fullmatch(only) is not None
+        if is_text and _DIVIDED.fullmatch(only):
+            digits = re.sub("[^01]", "", only)
+        else:
+            digits = "".join(map(str, values)) if {*map(str, values)} <= {"0", "1"} or is_bare else ""
         if self._first is None:
             self._first, self._digits = record, digits
         self._is_vector = len(digits) > 1 and len(digits) == len(self._digits)
@@ -61,8 +60,9 @@ class LabelColumn:
             cell = str(self._first.cells[self._name])[:40]
             what = f"a vector of {len(self._digits)} zeros and ones as in every row, not the labels"
             hint = "labels that are such codes need a table labels.csv with uid and title"
-            hint = f"give every row the labels at its ones; {hint}"
-            raise self._first.error(f"{self._name} is {cell!r}, {what}", hint)
+            raise self._first.error(
+                f"{self._name} is {cell!r}, {what}", f"give every row the labels at its ones; {hint}"
+            )
 
     def note(self, file: str) -> list[str]:
         """A note where commas seem to separate the labels, and the separator does not."""
@@ -72,14 +72,3 @@ class LabelColumn:
             f"no cell of {self._name} in {file} has the separator {self._separator!r}, and {self._commas:,} of "
             f"{self._texts:,} have a comma; where commas separate labels, add ?separator=, to the place"
         ]
-
-
-def _digits(values: Sequence[object], is_text: bool) -> str:
-    """Return the zeros and ones that a cell consists of; empty where there is anything else in it.
-
-    is_text: the cell is no list, so that its only value may be divided further.
-    """
-    if is_text and len(values) == 1 and isinstance(values[0], str) and _DIVIDED.fullmatch(values[0]):
-        return re.sub("[^01]", "", values[0])
-    digits = [str(value) for value in values]
-    return "".join(digits) if {*digits} <= {"0", "1"} else ""

@@ -7,11 +7,21 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from xmcbench.data.text_files import at, lone_return, number_lines, open_source, read_all, strip_marks, suffix_of
+from xmcbench.data.text_files import (
+    at,
+    atomic_gzip,
+    lone_return,
+    number_lines,
+    open_source,
+    read_all,
+    strip_marks,
+    suffix_of,
+)
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import format_count
 from xmcbench.storage.atomic import atomic_file
@@ -37,7 +47,10 @@ _PRINTED = re.compile(
     re.DOTALL,
 )
 
-#: The code of a row without a label.
+#: A cell as in CSV, with quotation marks in it that are doubled.
+_QUOTED = re.compile(r'"[^"]*(""[^"]*)+"')
+
+#: The code of a row without a label, in Hugging Face `datasets`.
 _NO_LABEL = -1
 
 _OBJECTS = "expected one JSON object per line"
@@ -73,15 +86,21 @@ class Record(NamedTuple):
         return value or ""
 
     def labels(self, column: str | None, separator: str) -> list[str]:
-        """The labels in a column: the names of its values.
-
-        Of codes with names, -1 is no label, as in Hugging Face `datasets`. Raises DataError for a value that is neither
-        a text nor an integer.
-        """
-        values, names = self.values(column, separator), self.names.get(column or "", ())
-        if names:
-            values = [value for value in values if type(value) is not int or value != _NO_LABEL]
-        return [self._name(column or "", value, names) for value in values]
+        """The labels in a column: the names of its values. Raises DataError for neither a text nor an integer."""
+        found, names = [], self.names.get(column or "", ())
+        for value in self.values(column, separator):
+            if isinstance(value, int) and not isinstance(value, bool):
+                if names and value == _NO_LABEL:
+                    continue
+                if names and not 0 <= value < len(names):
+                    raise self.error(f"{column} has the code {value}", f"the names are those of 0 to {len(names) - 1}")
+                found.append(names[value] if names else str(value))
+            elif isinstance(value, str):
+                found.append(value)
+            else:
+                hint = "texts or integers; of a vector of zeros and ones, the labels at its ones"
+                raise self.error(f"{column} has {str(value)[:40]!r}, which is not a label", hint)
+        return found
 
     def values(self, column: str | None, separator: str) -> list[object]:
         """The values in a column: a list, a text that is a JSON list, or a text with a separator.
@@ -89,11 +108,20 @@ class Record(NamedTuple):
         Raises DataError for a text in brackets that is not a JSON list.
         """
         value = self._decode(column or "", self.cells.get(column or ""))
-        if isinstance(value, str):
-            return self._split(column or "", value, separator)
         if isinstance(value, list):
             return [self._decode(column or "", item) for item in value]
-        return [] if value is None else [value]
+        if not isinstance(value, str):
+            return [] if value is None else [value]
+        text = value.strip()
+        if text.startswith("["):
+            with suppress(ValueError, RecursionError):
+                return list(json.loads(text))
+        # A list as Python or numpy prints it, or one that was cut off. Taken as a label, nobody would notice.
+        is_list = text.startswith("[") and (text.endswith("]") or text[1:].lstrip().startswith(("'", '"')))
+        if is_list or _PRINTED.fullmatch(text):
+            hint = f'write ["a", "b"] or a{separator}b; a single label in brackets is ["[a]"]'
+            raise self.error(f"{column} is {text[:40]!r}, which is not a JSON list", hint)
+        return [word for part in value.split(separator) if (word := part.strip())]
 
     def _decode(self, column: str, value: object) -> object:
         """Return a value, or the text that bytes are: some programs write Parquet files without the type of texts."""
@@ -102,36 +130,9 @@ class Record(NamedTuple):
         except UnicodeDecodeError:
             raise self.error(f"{column} is not UTF-8", "expected texts or integers") from None
 
-    def _split(self, column: str, cell: str, separator: str) -> list[object]:
-        text = cell.strip()
-        if text.startswith("["):
-            try:
-                return list(json.loads(text))
-            except (ValueError, RecursionError):
-                pass
-        # A list as Python or numpy prints it, or one that was cut off. Taken as a label, nobody would notice.
-        is_list = text.startswith("[") and (text.endswith("]") or text[1:].lstrip().startswith(("'", '"')))
-        if is_list or _PRINTED.fullmatch(text):
-            hint = f'write ["a", "b"] or a{separator}b; a single label in brackets is ["[a]"]'
-            raise self.error(f"{column} is {text[:40]!r}, which is not a JSON list", hint)
-        return [word for part in cell.split(separator) if (word := part.strip())]
-
-    def _name(self, column: str, value: object, names: Sequence[str]) -> str:
-        if isinstance(value, int) and not isinstance(value, bool):
-            if names and not 0 <= value < len(names):
-                raise self.error(f"{column} has the code {value}", f"the names are those of 0 to {len(names) - 1}")
-            return names[value] if names else str(value)
-        if not isinstance(value, str):
-            hint = "texts or integers; of a vector of zeros and ones, the labels at its ones"
-            raise self.error(f"{column} has {str(value)[:40]!r}, which is not a label", hint)
-        return value
-
 
 def read_records(paths: Iterable[Path], columns: Iterable[str] = ()) -> Iterator[Record]:
-    """The rows of tables, one file after the other, with at least these columns where a table has them.
-
-    Raises DataError with file and line.
-    """
+    """The rows of tables, one file after the other, with at least these columns where a table has them."""
     wanted = frozenset(columns)
     readers: dict[str, Callable[[Path], Iterator[Record]]]
     readers = {".csv": read_csv, ".tsv": partial(read_csv, delimiter="\t"), ".jsonl": read_objects, ".json": _read_json}
@@ -164,11 +165,7 @@ def _columns(path: Path) -> Iterable[str]:
 
 
 def read_csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
-    """Every row below the header of delimited text. A tab as the delimiter means: no quotes.
-
-    Raises DataError with file and line for a row that has more or fewer cells than the header, a column that is named
-    twice, and text that is not UTF-8.
-    """
+    """Every row below the header of delimited text; without quotes where a tab is the delimiter. Raises DataError."""
     csv.field_size_limit(raise_limit(LINE))  # of the whole process; the default is 128 KiB
     is_tsv, line = delimiter == "\t", 0
     quoting: Literal[0, 3] = csv.QUOTE_NONE if is_tsv else csv.QUOTE_MINIMAL
@@ -191,7 +188,7 @@ def read_csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
                 continue
             if len(row) != len(header):
                 raise at(path, line, f"has {format_count(len(row), 'cell')}", f"the header has {len(header)}")
-            if is_tsv and (cell := next(filter(_is_quoted, row), "")):
+            if is_tsv and (cell := next(filter(_QUOTED.fullmatch, row), "")):
                 hint = "cells of a TSV file are read as they are: write it without quotes, or as .csv"
                 raise at(path, line, f"has the cell {cell[:40]}, which is quoted as in CSV", hint)
             yield Record(path, line, dict(zip(header, row, strict=True)))
@@ -200,12 +197,6 @@ def read_csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
             raise lone_return(path, line) from None
         hint = "a cell that begins with a quotation mark ends with one; within it, quotation marks are doubled"
         raise at(path, line, f"is not {'TSV' if is_tsv else 'CSV'}: {error}", "" if is_tsv else hint) from None
-
-
-def _is_quoted(cell: str) -> bool:
-    """Tell whether a cell of TSV is written as in CSV, with quotation marks in it that are doubled."""
-    inner = cell[1:-1]
-    return cell[:1] == cell[-1:] == '"' and '""' in inner and '"' not in inner.replace('""', "")
 
 
 def read_objects(path: Path) -> Iterator[Record]:
@@ -256,7 +247,7 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) 
 
 
 def write_objects(path: Path, entries: Iterable[Mapping[str, object]]) -> None:
-    """Write one JSON object per line, UTF-8. Raises StorageError."""
-    with atomic_file(path) as stream:
+    """Write one JSON object per line, UTF-8, gzipped where the name ends in .gz; equal objects give equal bytes."""
+    with atomic_gzip(path) as stream:
         for entry in entries:
             stream.write(f"{json.dumps(entry, ensure_ascii=False)}\n".encode())

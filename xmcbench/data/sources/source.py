@@ -32,7 +32,7 @@ TRAIN_FILTER = ("filter_labels_train.txt", "trn_filter_labels.txt")
 #: An instance that is to be written: uid, title, content, label ids.
 Instance = tuple[str, str, str, Sequence[int]]
 
-#: Bytes of memory that reading a part takes for each of its rows and pairs, besides the texts; about.
+#: Bytes of memory that reading a part takes per row and per pair, besides the texts; about.
 _ROW_BYTES, _PAIR_BYTES = 400, 32
 
 #: The sides of a dataset as the layouts of the Extreme Classification repository and of PECOS call them.
@@ -97,11 +97,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Holding:
-    """The parts of a source.
-
-    train, test: None where there is none; a missing one is drawn from the other. notes: one sentence for each thing
-    that is there and not used.
-    """
+    """The parts of a source. A missing training or test set is drawn from the other. notes: on files not used."""
 
     labels: Part
     train: Part | None = None
@@ -148,8 +144,7 @@ def clean_details(title: str, alternatives: Iterable[str], content: str, parents
 
 
 def label_rows(labels: LabelTexts) -> Iterator[dict[str, str | list[str]]]:
-    """The labels of a dataset, each with its uid, its title, and those of ``alternatives``, ``content`` and ``parents``
-    that some label has."""
+    """The labels of a dataset with all that they carry."""
     contents = labels.contents if "description" in labels.details else None
     lists = {name: getattr(labels, name) for name in ("alternatives", "parents") if name in labels.details}
     columns = {"uid": labels.uids, "title": labels.titles, **lists, **({"content": contents} if contents else {})}
@@ -183,18 +178,12 @@ class Source(ABC):
         """Return the parts. Reads little. Raises DataError where a file that the layout requires is missing."""
 
     def find_training(self) -> Holding | None:
-        """Return the parts without the test instances; None where training and test instances are not separate.
-
-        Raises what ``find_parts`` raises.
-        """
+        """Return the parts without the test instances; None where training and test instances are not separate."""
         held = self.find_parts()
         return replace(held, test=None) if held.train and held.test else None
 
     def documents(self) -> Part:
-        """Return the test instances, or the training instances if there are no others, without their labels.
-
-        Raises what ``find_parts`` raises.
-        """
+        """Return the test instances, or the training instances if there are no others, without their labels."""
         held = self.find_parts()
         part = held.test or held.train
         if part is None:

@@ -80,8 +80,7 @@ class Columns:
     def of(cls, files: Sequence[Path], options: Mapping[str, str], labels: bool = False) -> Columns:
         """The columns that are named, or the first of the usual ones. labels: of a table of labels.
 
-        A column that is named as title, text or labels is not taken for another of these. Raises UsageError for a
-        column that is not there, and where there is no text.
+        A column that is named as title, text or labels is not taken for another of these. Raises UsageError.
         """
         found: dict[str, str | None] = {}
         present, where = columns_of(files), files[0]
@@ -110,9 +109,8 @@ class Tables(Source):
     """A file, or a folder with ``train`` and ``test``, and optionally ``labels`` (uid, title) beside them.
 
     ``labels`` may have ``alternatives`` and ``parents``, which are lists as the labels of instances are, and
-    ``content``.
-    Text without a title column is the title. Without a table of labels, the labels are the values that occur, in the
-    order in which they do.
+    ``content``. Text without a title column is the title. Without a table of labels, the labels are the values that
+    occur, in the order in which they do.
     """
 
     name = "tables"
@@ -126,10 +124,7 @@ class Tables(Source):
         return bool(find_splits(place.path, _TRAIN) or find_splits(place.path, _TEST))
 
     def files(self) -> Files:
-        """The files of the parts.
-
-        Raises DataError where there is neither a training nor a test set, and where several files could be one part.
-        """
+        """The files of the parts. Raises DataError where there is no part, or several files could be one."""
         path = self.place.path
         if path.is_file():
             labels = _only(path.parent, [(table,) for table in _tables(path.parent, _LABELS) if table != path])
@@ -160,7 +155,8 @@ class Tables(Source):
         # Labels beside a file do not matter to its texts.
         parts = {"train": (path,)} if path.is_file() else self.files().parts
         files = parts.get("test") or parts["train"]
-        return _Tables({"test": files}, (), self.place.options).document_part(files)
+        tables = _Tables({"test": files}, (), self.place.options)
+        return Part("documents", files[0], files, lambda: tables.document_rows(files))
 
 
 class _Tables:
@@ -197,15 +193,11 @@ class _Tables:
         files = self._labels or self._all()
         return Part("labels", files[0], files, self._label_rows)
 
-    def document_part(self, files: tuple[Path, ...]) -> Part:
+    def document_rows(self, files: tuple[Path, ...]) -> Iterator[Row]:
         """The texts of these files."""
-
-        def rows() -> Iterator[Row]:
-            columns = self._columns(files)
-            for row, record in enumerate(read_records(files, columns.names())):
-                yield Row(record.path, record.line, *_texts(columns, row, record))
-
-        return Part("documents", files[0], files, rows)
+        columns = self._columns(files)
+        for row, record in enumerate(read_records(files, columns.names())):
+            yield Row(record.path, record.line, *_texts(columns, row, record))
 
     def _all(self) -> tuple[Path, ...]:
         return tuple(path for files in self._parts.values() for path in files)
@@ -285,8 +277,8 @@ def _tables(folder: Path, names: Iterable[str]) -> list[Path]:
 def find_splits(folder: Path, names: Iterable[str]) -> list[tuple[Path, ...]]:
     """Find what could be a split, here or in ``data``: ``train.csv``, or the shards ``train-00000-of-00002.parquet``.
 
-    Shards of different totals are different splits. Files that only begin like one (train-small.csv) count where there
-    is nothing else, each as a split of its own.
+    Shards of different totals are different splits. Files that only begin like one (train-small.csv) are splits where
+    there is nothing else.
     """
     found: list[tuple[Path, ...]] = []
     others: list[tuple[Path, ...]] = []
@@ -336,10 +328,7 @@ _ROWS = 16_384
 
 
 class _Written(Tables):
-    """``train``, ``test`` (uid, title, text, labels) and ``labels`` (uid, title, and what else labels carry).
-
-    Labels of instances are named by uid.
-    """
+    """``train``, ``test`` (uid, title, text, uids of labels) and ``labels`` (uid, title, what else they carry)."""
 
     holds_details = True
 

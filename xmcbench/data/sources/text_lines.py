@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -51,9 +52,8 @@ def instance_part(path: Path, pairs: Path | None, matrix: Callable[[Path], csr_m
         total = sum(1 for _ in read_texts(labels))
         found = matrix(pairs) if pairs else None
         if found is not None and found.shape[1] != total:
-            what = (
-                f"{pairs} has {format_count(found.shape[1], 'column')}, but {labels} has {format_count(total, 'line')}"
-            )
+            columns = format_count(found.shape[1], "column")
+            what = f"{pairs} has {columns}, but {labels} has {format_count(total, 'line')}"
             raise DataError(what, "expected one column per label; is it the matrix of another dataset?")
         number = 0
         for number, (uid, text) in enumerate(_with_uids(path), 1):
@@ -77,7 +77,7 @@ def _uid_file(path: Path) -> str:
 def _with_uids(path: Path) -> Iterator[tuple[str, str]]:
     uids = find_source(path.parent, _uid_file(path))
     try:
-        yield from zip(read_texts(uids) if uids else map(str, range(1 << 62)), read_texts(path), strict=bool(uids))
+        yield from zip(read_texts(uids) if uids else map(str, count()), read_texts(path), strict=bool(uids))
     except ValueError:
         raise DataError(f"{uids} does not have as many lines as {path}", "expected one uid per text") from None
 

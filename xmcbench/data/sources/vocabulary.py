@@ -64,18 +64,16 @@ def bare(uri: str) -> str:
 
 
 def read_vocabulary(path: Path, language: str | None) -> Iterator[Subject]:
-    """Every subject, in the order of the file; of SKOS, by URI.
+    """Every subject, in the order of the file; of SKOS, by URI. language: of the labels, where a file has several.
 
-    language: of the labels, where a file has several; English unless it is given. Raises DataError for anything else,
-    and where no subject has a label.
+    Raises DataError for anything else, and where no subject has a label.
     """
     suffix = suffix_of(path)
     if suffix in SKOS:
-        subjects = iter(_skos(path, language, SKOS[suffix]))
-    else:
-        subjects = _csv(path, language or LANGUAGE) if suffix == ".csv" else _tsv(path)
+        yield from _skos(path, language, SKOS[suffix])
+        return
     first, is_labeled = None, False
-    for subject in subjects:
+    for subject in _csv(path, language or LANGUAGE) if suffix == ".csv" else _tsv(path):
         first = first or subject
         is_labeled = is_labeled or bool(subject.label)
         yield subject
@@ -108,12 +106,11 @@ def _csv(path: Path, language: str) -> Iterator[Subject]:
 
 
 def _skos(path: Path, language: str | None, syntax: str) -> list[Subject]:
-    """The concepts of a thesaurus.
+    """The concepts of a thesaurus, whatever the order of the file.
 
-    Of several preferred labels, the first of those in the language is taken, then of those without one, then of all, by
-    their tags and texts: the order of the file does not matter. Alternatives are the alternative and hidden labels, the
-    content the definitions and scope notes, in the language, in that of the label, or without one. Parents are the
-    broader concepts that have a label.
+    Of several preferred labels, the first in the language is taken, then without a language, then of all. Alternatives
+    are the alternative and hidden labels, the content the definitions and scope notes, in the language, in that of the
+    label, or without one. Parents are the broader concepts that have a label.
     """
     try:
         from rdflib import Graph, Literal, URIRef
@@ -164,10 +161,7 @@ def _skos(path: Path, language: str | None, syntax: str) -> list[Subject]:
 
 
 def check_literals(path: Path, content: bytes, syntax: str) -> None:
-    """Raise DataError, with the line, for a literal that is too long, and for a DTD, whose entities have no bound.
-
-    syntax: ``nt``, ``turtle`` or ``xml``. Also raises DataError for what is not XML.
-    """
+    """Raise DataError, with the line, for a literal that is too long, and for a DTD, whose entities have no bound."""
     if syntax == "xml":
         _check_xml(path, content)
         return
