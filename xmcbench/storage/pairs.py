@@ -57,7 +57,7 @@ def write_pairs(path: Path, indptr: np.ndarray, indices: np.ndarray) -> None:
 
 
 def read_pattern(path: Path, columns: int) -> Pattern:
-    """Read a file of ``write_pairs``. That the arrays fit together is not checked: compare the digest. Raises DataError."""
+    """Read a file of ``write_pairs``. That the arrays fit together is not checked: compare the digest."""
     try:
         indptr, indices = read_arrays(path, "indptr", "indices")
         if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in (indptr, indices)):
@@ -68,7 +68,7 @@ def read_pattern(path: Path, columns: int) -> Pattern:
 
 
 def read_pairs(path: Path, columns: int) -> csr_matrix:
-    """Read a file of ``write_pairs``: a binary CSR matrix, float32 [N, columns], column ids ascending. Raises DataError."""
+    """Read a file of ``write_pairs``: a binary CSR matrix, float32 [N, columns], ids ascending. Raises DataError."""
     pattern = read_pattern(path, columns)
     try:
         pairs = pattern.matrix()

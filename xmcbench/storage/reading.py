@@ -70,7 +70,7 @@ def check_size(size: int, limit: int, what: str = "it") -> None:
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a regular file for reading bytes. Raises OSError, and Unreadable for a device or a FIFO, which would wait."""
+    """Open a regular file for reading bytes. Raises OSError, and Unreadable for anything else: a FIFO would wait."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

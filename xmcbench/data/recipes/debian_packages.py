@@ -38,6 +38,7 @@ from xmcbench.data.card import Card, Recipe
 from xmcbench.data.catalog import slug_of
 from xmcbench.data.recipes.apt import fetch_indices
 from xmcbench.data.recipes.items import Instance, Item, is_training, labels_of, write_items
+from xmcbench.data.sources.text_lines import one_line
 from xmcbench.data.text_files import at, number_lines
 from xmcbench.errors import DataError, UsageError
 
@@ -100,9 +101,8 @@ def read_packages(
     packages without a translation are left out. Raises DataError with file and line for a stanza that is not one, and
     for an index without packages.
     """
-    descriptions = {
-        _description_key(stanza): stanza.get(f"Description-{language}", "") for _, stanza in _stanzas(translations)
-    }
+    stanzas = (stanza for _, stanza in _stanzas(translations))
+    descriptions = {_description_key(stanza): stanza.get(f"Description-{language}", "") for stanza in stanzas}
     newest: dict[str, dict[str, str]] = {}
     for line, stanza in _stanzas(packages):
         if not stanza.get("Package") or not stanza.get("Version"):
@@ -133,14 +133,10 @@ def _package(stanza: dict[str, str], descriptions: dict[tuple[str, str], str], r
         for relation in relations
         for alternative in re.split(r"[,|]", stanza.get(relation, ""))
     }
-    title = f"{name} - {_one_line(synopsis)}" if synopsis.strip() else name
+    title = f"{name} - {one_line(synopsis)}" if synopsis.strip() else name
     # In a description, a line with only a dot is an empty line.
     content = " ".join(line for line in long.split("\n") if line.strip() != ".")
-    return Item(name, title, _one_line(content), frozenset(related - {"", name}))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return Item(name, title, one_line(content), frozenset(related - {"", name}))
 
 
 def _stanzas(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
@@ -199,9 +195,8 @@ def choose_releases(card: Card, train: str | None, test: str | None) -> Card:
     """
     recipe = card.build
     if recipe is None or recipe.next_release is None:
-        raise UsageError(
-            f"{card.name} is not of two releases", "--train and --test are for datasets like lf-debian-new"
-        )
+        hint = "--train and --test are for datasets like lf-debian-new"
+        raise UsageError(f"{card.name} is not of two releases", hint)
     before = _release(train) if train else recipe.release
     after = _release(test) if test else recipe.next_release
     chosen = replace(recipe, release=before, next_release=after)

@@ -61,17 +61,15 @@ def read_pages(archives: Iterable[Path]) -> tuple[dict[str, File], dict[str, str
                 links[name] = target
             else:
                 pages[name] = File(name, package, source)
-    followed = {name: _follow(name, links) for name in links}
-    return pages, {name: target for name, target in followed.items() if target in pages}
-
-
-def _follow(name: str, links: dict[str, str]) -> str:
-    """Follow links from a name to its end; a circle ends where it began."""
-    seen: set[str] = set()
-    while name in links and name not in seen:
-        seen.add(name)
-        name = links[name]
-    return name
+    followed = {}
+    for name in links:
+        target, seen = name, set()
+        while target in links and target not in seen:  # a circle ends where it began
+            seen.add(target)
+            target = links[target]
+        if target in pages:
+            followed[name] = target
+    return pages, followed
 
 
 def _redirection(source: bytes) -> str:
@@ -89,17 +87,13 @@ def _read(archive: Path) -> Iterator[tuple[str, bytes, str]]:
             stream = opened.extractfile(member) if member.isreg() else None
             if stream is not None:
                 check_size(member.size, _LONGEST, member.name)
-                yield found[1], _unpack(stream.read()), ""
+                source = stream.read()
+                if source.startswith(b"\x1f\x8b"):
+                    source = zlib.decompressobj(wbits=31).decompress(source, raise_limit(_LONGEST) + 1)
+                    check_size(len(source), _LONGEST, "a page")
+                yield found[1], source, ""
             elif member.issym() or member.islnk():
                 yield found[1], b"", posixpath.basename(member.linkname).removesuffix(".gz")
-
-
-def _unpack(content: bytes) -> bytes:
-    if not content.startswith(b"\x1f\x8b"):
-        return content
-    unpacked = zlib.decompressobj(wbits=31).decompress(content, raise_limit(_LONGEST) + 1)
-    check_size(len(unpacked), _LONGEST, "a page")
-    return unpacked
 
 
 #: The widest lines that mandoc 1.14 makes. The system is named in a footer, which is left out.
@@ -169,7 +163,10 @@ def parse(rendered: str) -> Text:
         else:
             rest = f"{heading} {text}"
         content += _RULE.sub(" ", rest).split()
-    return Text(synopsis, " ".join(content), tuple(dict.fromkeys(_references("\n".join(related)))))
+    text = "\n".join(related).replace("\u2010", "-")
+    named = [(name.strip("'\"`\u2018\u2019\u201c\u201d"), section) for name, section in _REFERENCE.findall(text)]
+    named += [(name, "") for name in _BARE.findall(_REFERENCE.sub(" ", text))]
+    return Text(synopsis, " ".join(content), tuple(dict.fromkeys(named)))
 
 
 def _describe(text: str) -> tuple[str, str]:
@@ -193,11 +190,3 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, str]]:
         else:
             text.append(plain)
     yield heading, "\n".join(text)
-
-
-def _references(text: str) -> Iterator[tuple[str, str]]:
-    text = text.replace("\u2010", "-")
-    for name, section in _REFERENCE.findall(text):
-        yield name.strip("'\"`\u2018\u2019\u201c\u201d"), section
-    for name in _BARE.findall(_REFERENCE.sub(" ", text)):
-        yield name, ""

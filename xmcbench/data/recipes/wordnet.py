@@ -96,6 +96,5 @@ def _read_synset(line: str) -> _Synset:
     if len(words) != end // 2 or len(pointers) != 4 * int(fields[end]):
         raise ValueError("it has another number of words or pointers than it says")
     hypernyms = [f"n{pointers[i + 1]}" for i in range(0, len(pointers), 4) if pointers[i] in _HYPERNYMS]
-    return _Synset(
-        f"n{offset}", ", ".join(words).replace("_", " "), " ".join(gloss.split()), [*dict.fromkeys(hypernyms)]
-    )
+    lemmas = ", ".join(words).replace("_", " ")
+    return _Synset(f"n{offset}", lemmas, " ".join(gloss.split()), [*dict.fromkeys(hypernyms)])
