@@ -55,10 +55,7 @@ _Members = Iterator[tuple[str, IO[bytes] | None]]
 
 @dataclass(frozen=True)
 class Patience:
-    """Limits of retries. timeout_s: for a connection, and between two pieces. attempts: in a row that bring nothing.
-
-    pause_s: between two attempts, doubled each time.
-    """
+    """Limits of retries: attempts in a row that bring nothing, the pause between them, doubled each time, and timeout."""
 
     timeout_s: float = 60.0
     attempts: int = 4

@@ -259,10 +259,7 @@ def _scripts(text: str) -> Counter[str]:
 
 
 def _load_tokenizer(place: Path) -> Tokenizer:
-    """Load the tokenizer of a model's folder, or a tokenizer.json, set to read texts whole.
-
-    Raises UsageError, and Unavailable without the package tokenizers.
-    """
+    """Load the tokenizer of a model's folder, or a tokenizer.json, to read texts whole. Raises an XmcbenchError."""
     try:
         from tokenizers import Tokenizer
     except ImportError:

@@ -33,10 +33,7 @@ DEV = "dev"
 
 @dataclass(frozen=True)
 class Listing:
-    """A dataset by name: its card, the place of its data, and why it cannot be used, if so.
-
-    place is None for a derived dataset, and for one that is not on this machine.
-    """
+    """A dataset by name, and why it cannot be used, if so. place: None if it is derived, or not on this machine."""
 
     slug: str
     name: str
@@ -264,10 +261,7 @@ def _read_share(text: str) -> float:
 
 
 def load_documents(reference: str | Path) -> Texts:
-    """Return the texts of documents: of a place, or of the dataset of this name, without their labels.
-
-    Raises UsageError and DataError.
-    """
+    """Return the texts of documents: of a place, or of the dataset of this name. Raises UsageError and DataError."""
     from xmcbench.data.store import get_corpus
     from xmcbench.texts import Texts
 

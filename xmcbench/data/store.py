@@ -116,10 +116,7 @@ def open_corpus(folder: Path) -> Corpus:
 
 
 def load_corpus(part: Part, folder: Path) -> Corpus:
-    """Read a part into ``folder``, a batch of rows at a time.
-
-    Raises DataError if a file is damaged, malformed or empty, repeats a uid, or asks for too much memory.
-    """
+    """Read a part into ``folder``, a batch of rows at a time. Raises DataError, also if it takes too much memory."""
     with bounded_memory(part.path):
         reader = _Reader(part)
         texts = write_texts(folder / "texts.arrow", reader.batches())

@@ -115,9 +115,8 @@ def discard_damaged(folder: Path) -> None:
     try:
         os.replace(folder, aside)  # its users keep the files that they have open
     except OSError as error:
-        raise StorageError(
-            f"the artifact {folder} is damaged: {damage}", f"it cannot be removed ({error}): delete it"
-        ) from error
+        hint = f"it cannot be removed ({error}): delete it"
+        raise StorageError(f"the artifact {folder} is damaged: {damage}", hint) from error
     shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -201,10 +200,7 @@ def _is_unsettled(training: Path) -> bool:
 
 
 def list_folders(root: Path) -> Iterator[tuple[str, Path, Path]]:
-    """Yield every folder that a store has made: its kind, its path, and the lock that its users hold.
-
-    A folder that is not an artifact is ``unfinished``. Folders of other programs are told by their names, and left out.
-    """
+    """Yield every folder that a store has made: its kind (``unfinished`` if no artifact), path, and its users' lock."""
     for folder in sorted(root.glob("*/")):
         if becomes(folder.name) == "":
             yield UNFINISHED, folder, folder / TEMPORARY_LOCK

@@ -7,9 +7,8 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 from xmcbench.environment import package_versions
 from xmcbench.errors import StorageError
@@ -57,8 +56,8 @@ class Artifacts:
     ) -> None:
         self.reused_s, self._waited_s = 0.0, 0.0
         self.used: list[str] = []
-        self._locks: list[IO[str]] = []
-        weakref.finalize(self, _release, self._locks)
+        self._locks = ExitStack()
+        weakref.finalize(self, self._locks.close)
         if root is None:
             root = make_scratch()
             weakref.finalize(self, remove_folder, root)
@@ -103,7 +102,7 @@ class Artifacts:
         except BaseException:
             lock.close()
             raise
-        self._locks.append(lock)
+        self._locks.enter_context(lock)
         self.used.append(name_artifact(folder, self.root))
         if not made:
             # While it waited, this process has spent that time itself.
@@ -160,7 +159,7 @@ class Artifacts:
         """
         check_kind(kind)
         folder = self._store / UNFINISHED / f"{kind}-{sha256_json(_with_code(identity, *uses))[:32]}"
-        self._locks.append(hold_shared(folder.with_suffix(".lock")))
+        self._locks.enter_context(hold_shared(folder.with_suffix(".lock")))
         return folder
 
     def _folder(self, kind: str, key: Mapping[str, object], own: bool) -> Path:
@@ -221,11 +220,6 @@ class Artifacts:
             yield
         finally:
             self._store = before
-
-
-def _release(locks: list[IO[str]]) -> None:
-    for lock in locks:
-        lock.close()
 
 
 def _with_code(identity: Mapping[str, object], *uses: object) -> dict[str, object]:

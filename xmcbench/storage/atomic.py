@@ -73,10 +73,7 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, moved to ``path`` if the block succeeds and removed if it fails.
-
-    Raises StorageError; other errors in the block, such as those of reading, pass through.
-    """
+    """A folder to fill, moved to ``path`` if the block succeeds and removed if it fails. Raises StorageError."""
     with folder_in(path.parent, path) as temporary:
         try:
             yield temporary
@@ -118,10 +115,7 @@ def copy(source: Path, path: Path) -> None:
 
 
 def move(source: Path, path: Path) -> None:
-    """Move a file, replacing ``path``, which may be on another disk. Raises StorageError.
-
-    A file on another disk that cannot be removed is copied.
-    """
+    """Move a file, replacing ``path``, or copy it if it cannot be removed from another disk. Raises StorageError."""
     try:
         os.replace(source, path)
     except OSError as error:

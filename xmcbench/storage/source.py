@@ -106,10 +106,7 @@ class _Package:
 
     @classmethod
     def of(cls, module: str) -> _Package:
-        """Return the package that a module belongs to.
-
-        Each subpackage of xmcbench is separate, so that a change of the leaderboard is not a change of a method.
-        """
+        """Return the package that a module belongs to; the subpackages of xmcbench are separate."""
         if module.startswith(PLUGIN_PREFIX) or module == "__main__":
             return cls("", _file_of(module).parent)
         parts = module.split(".")

@@ -124,10 +124,7 @@ def build(
 
 
 def fetch(slug: str, out: Path, progress: Callable[[str], None] = _ignore) -> list[Path]:
-    """Fetch the source that ``slug`` is built from into the folder ``out``; returns the files.
-
-    Raises DataError, saying where to get it, for a dataset that cannot be fetched.
-    """
+    """Fetch the source of a dataset into the folder ``out``; returns the files. Raises DataError."""
     _, recipe, module = _recipe_of(slug)
     make_folder(out)
     files: list[Path] = module.fetch(recipe, out, progress)

@@ -47,10 +47,7 @@ def fetch(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Pa
 
 
 def write(recipe: Recipe, files: Sequence[Path], out: Path, progress: Callable[[str], None]) -> None:
-    """Write the dataset in the XC raw layout. files: in the order of ``indices``.
-
-    Raises DataError for a source that is damaged, or has too few long texts.
-    """
+    """Write the dataset in the XC raw layout. files: in the order of ``indices``. Raises DataError."""
     instances, labels = files
     found = _long_texts(instances)
     if len(found) < TEST + TRAIN:

@@ -224,10 +224,7 @@ def _full_text_files(folder: Path) -> list[Path]:
 
 
 def _full_texts(folder: Path, subjects: _Subjects, notes: list[str]) -> Iterator[Row]:
-    """The ``.txt`` and ``.json`` files of a folder, by name; the first line of a text is its title.
-
-    notes: gets one on files of subjects without a text.
-    """
+    """The full texts of a folder, by name; the first line is the title. notes: gets one on subjects without a text."""
     files = _full_text_files(folder)
     documents = [path for path in files if suffix_of(path) not in _SUBJECTS]
     if not documents:

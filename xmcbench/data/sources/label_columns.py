@@ -17,10 +17,7 @@ _DIVIDED, _BARE = re.compile(r"[01](?:[\s,|/]+[01])+"), re.compile(r"[01]{3,}")
 
 
 class LabelColumn:
-    """The cells of a column of labels, counted while they are read.
-
-    has_table: the labels are the uids of a table, so that a bare row of digits is one of them.
-    """
+    """The cells of a column of labels, counted while they are read. has_table: they are uids of a table."""
 
     def __init__(self, name: str, separator: str, has_table: bool) -> None:
         self._name, self._separator, self._has_table = name, separator, has_table

@@ -57,10 +57,7 @@ _OBJECTS = "expected one JSON object per line"
 
 
 class Record(NamedTuple):
-    """A row of a table.
-
-    line: of a text file; of others, and of a JSON array, the number of the row, from 1. names: of coded labels.
-    """
+    """A row of a table. line: of the text file, or the number of the row, from 1. names: of coded labels."""
 
     path: Path
     line: int
@@ -72,10 +69,7 @@ class Record(NamedTuple):
         return at(self.path, self.line, what, hint)
 
     def text(self, column: str | None, required: bool = False) -> str:
-        """The text in a column; an integer by its digits, nothing as the empty text.
-
-        Raises DataError for another value, and for nothing where a text is required.
-        """
+        """The text in a column: an integer's digits, an empty text for nothing. Raises DataError if one is required."""
         value = self._decode(column or "", self.cells.get(column or ""))
         if value is None and required:
             raise self.error(f"{column} is missing", f'a row looks like {{"{column}": "...", ...}}')
@@ -103,10 +97,7 @@ class Record(NamedTuple):
         return found
 
     def values(self, column: str | None, separator: str) -> list[object]:
-        """The values in a column: a list, a text that is a JSON list, or a text with a separator.
-
-        Raises DataError for a text in brackets that is not a JSON list.
-        """
+        """The values in a column: a list, a JSON list as text, or a text with a separator. Raises DataError."""
         value = self._decode(column or "", self.cells.get(column or ""))
         if isinstance(value, list):
             return [self._decode(column or "", item) for item in value]

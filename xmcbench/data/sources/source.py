@@ -66,10 +66,7 @@ class Details(NamedTuple):
 
 
 class Row(NamedTuple):
-    """An instance or a label, with its file and its line, from 1.
-
-    content, labels: of an instance. details: what else a label carries.
-    """
+    """An instance or a label. line: from 1. content, labels: of an instance. details: what else a label carries."""
 
     path: Path
     line: int

@@ -43,10 +43,7 @@ def label_part(path: Path) -> Part:
 
 
 def instance_part(path: Path, pairs: Path | None, matrix: Callable[[Path], csr_matrix], labels: Path) -> Part:
-    """Instances, one per line, title and content divided by a tab, with their labels in a matrix.
-
-    matrix: reads ``pairs``, whose columns are the lines of ``labels``.
-    """
+    """Instances, one per line: title, tab, content. matrix: reads ``pairs``, with a column per label."""
 
     def rows() -> Iterator[Row]:
         total = sum(1 for _ in read_texts(labels))
