@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from xmcbench.results import Results
     from xmcbench.runner.parts import Part
     from xmcbench.runner.target import Limits
+    from xmcbench.storage.arrays import pairs_digest
     from xmcbench.storage.artifacts import Artifacts
-    from xmcbench.storage.pairs import pairs_digest
     from xmcbench.storage.reading import refuse_lfs_pointer
     from xmcbench.storage.tensors import load_arrays, save_arrays
     from xmcbench.texts import Texts
@@ -61,7 +61,7 @@ _PUBLIC = {
     "installation": "xmcbench.extras",
     "load_arrays": "xmcbench.storage.tensors",
     "load_dataset": "xmcbench.data",
-    "pairs_digest": "xmcbench.storage.pairs",
+    "pairs_digest": "xmcbench.storage.arrays",
     "refuse_lfs_pointer": "xmcbench.storage.reading",
     "run": "xmcbench.api",
     "save_arrays": "xmcbench.storage.tensors",

@@ -55,7 +55,7 @@ _Members = Iterator[tuple[str, IO[bytes] | None]]
 
 @dataclass(frozen=True)
 class Patience:
-    """Limits of retries: attempts in a row that bring nothing, the pause between them, doubled each time, and timeout."""
+    """Limits of retries: attempts in a row that bring nothing, the pause between them, which doubles, and timeout."""
 
     timeout_s: float = 60.0
     attempts: int = 4

@@ -13,7 +13,6 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
 #: Words of a shingle, hash functions, and bands of them: texts with a similarity of 0.8 share a band in 99.98% of
 #: cases.
 _SHINGLE, _HASHES, _BANDS = 3, 64, 16
+#: Factors (odd) and offsets of the hash functions: uint64 [hashes].
+_FACTORS, _OFFSETS = np.frombuffer(np.random.RandomState(0).bytes(16 * _HASHES), np.uint64).reshape(2, -1)
+_FACTORS = _FACTORS | np.uint64(1)
 #: The least Jaccard similarity of the shingles of near duplicates.
 NEAR = 0.8
 #: Texts that a query is compared with, at most: those that share the most bands. Bands of more texts than
@@ -114,16 +116,12 @@ class Audit:
         unspaced = {name: share for name, share in self.scripts.items() if name in _UNSPACED and share >= _FEW}
         if unspaced:
             listed = ", ".join(f"{name.capitalize()} {100 * share:.1f}%" for name, share in unspaced.items())
-            found.append(
-                f"letters of scripts without spaces between words: {listed}; methods that split at spaces take a "
-                "sentence for one word"
-            )
+            hint = "methods that split at spaces take a sentence for one word"
+            found.append(f"letters of scripts without spaces between words: {listed}; {hint}")
         for name, share in self.unread.items():
             if share >= _UNREAD and self.scripts.get(name, 0.0) >= _FEW:
-                found.append(
-                    f"{100 * share:.1f}% of the {name.capitalize()} letters are unknown to the tokenizer "
-                    f"({100 * self.scripts[name]:.1f}% of all letters are {name.capitalize()})"
-                )
+                what = f"{100 * share:.1f}% of the {name.capitalize()} letters are unknown to the tokenizer"
+                found.append(f"{what} ({100 * self.scripts[name]:.1f}% of all letters are {name.capitalize()})")
         return found
 
     def as_json(self) -> dict[str, Any]:
@@ -144,9 +142,7 @@ def audit(dataset: Dataset, near: bool = True, tokenizer: Path | None = None) ->
     findings = [finding for name, texts in sides.items() for finding in _repetitions(name, texts, digests[name])]
     findings += _leaks(dataset, digests["training instances"], digests["test instances"], near)
     sample = [texts[row] for texts in sides.values() for row in range(0, len(texts), max(1, len(texts) // _SAMPLED))]
-    scripts: Counter[str] = Counter()
-    for text in sample:
-        scripts.update(_scripts(text))
+    scripts = _scripts("".join(sample))
     total = max(1, sum(scripts.values()))
     shares = {name: count / total for name, count in scripts.most_common(8)}
     unknown = unknown_letters(reader, sample, _scripts) if reader else Counter()
@@ -232,20 +228,12 @@ def _shingles(text: str) -> np.ndarray:
     return np.unique(np.fromiter((zlib.crc32(shingle.encode()) for shingle in shingles), np.uint64, len(shingles)))
 
 
-@cache
-def _coefficients() -> tuple[np.ndarray, np.ndarray]:
-    """Factors (odd) and offsets of the hash functions, uint64 [hashes] each."""
-    drawn = np.frombuffer(np.random.RandomState(0).bytes(16 * _HASHES), np.uint64)
-    return drawn[:_HASHES] | np.uint64(1), drawn[_HASHES:]
-
-
 def _bands(shingles: np.ndarray) -> list[tuple[int, bytes]]:
     """The keys under which texts that are alike meet; none without shingles."""
     if not len(shingles):
         return []
-    factors, offsets = _coefficients()
     # Multiply-shift (Dietzfelbinger et al., 1997): modulo 2^64, of which the upper half counts.
-    hashes = (shingles[:, None] * factors + offsets) >> np.uint64(32)
+    hashes = (shingles[:, None] * _FACTORS + _OFFSETS) >> np.uint64(32)
     return [(band, row.tobytes()) for band, row in enumerate(hashes.min(axis=0).reshape(_BANDS, -1))]
 
 

@@ -275,10 +275,9 @@ def _documents_place(reference: str) -> Place:
     if listing is None:
         return place_of(reference)
     if listing.place is None:
-        raise DataError(
-            listing.problem or f"{listing.name} has no files: it is made when it is loaded",
-            listing.hint or f"write some: xmcbench data export {listing.slug} --format jsonl --out FOLDER",
-        )
+        problem = listing.problem or f"{listing.name} has no files: it is made when it is loaded"
+        hint = f"write some: xmcbench data export {listing.slug} --format jsonl --out FOLDER"
+        raise DataError(problem, listing.hint or hint)
     return listing.place
 
 
@@ -306,9 +305,8 @@ def _at_place(place: Place) -> Listing:
         card = bare_card(_name_of(place))
         with suppress(UnknownName):
             if known := find(card.name).card:
-                card = msgspec.structs.replace(
-                    card, name=known.name, slug=known.slug, propensity=known.propensity, filter=known.filter
-                )
+                shared = {key: getattr(known, key) for key in ("name", "slug", "propensity", "filter")}
+                card = msgspec.structs.replace(card, **shared)
     is_derived = card.derive and find_layout(place) is None
     return Listing(card.slug, card.name, card, None if is_derived else place)
 

@@ -18,10 +18,10 @@ from xmcbench.errors import DataError, UsageError
 from xmcbench.label_texts import LabelTexts
 from xmcbench.metrics.labels import MIN_INSTANCES
 from xmcbench.metrics.ranks import longest_filter
+from xmcbench.storage.arrays import Pattern, pairs_digest, read_pattern, write_pairs
 from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.fingerprint import fingerprint
 from xmcbench.storage.locations import cache_root
-from xmcbench.storage.pairs import Pattern, pairs_digest, read_pattern, write_pairs
 from xmcbench.storage.reading import read_text
 from xmcbench.texts import Texts
 

@@ -22,9 +22,9 @@ from xmcbench.data.store import Corpus, get_cached, get_corpus, open_corpus, row
 from xmcbench.data.text_files import at
 from xmcbench.errors import DataError, UsageError
 from xmcbench.output.escaping import visible
+from xmcbench.storage.arrays import read_pairs
 from xmcbench.storage.fingerprint import fingerprint
 from xmcbench.storage.locations import cache_root
-from xmcbench.storage.pairs import read_pairs
 from xmcbench.texts import Texts
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ from xmcbench.data.text_files import at
 from xmcbench.errors import DataError, StorageError
 from xmcbench.label_texts import LabelTexts, column_types, details_table, label_digest, without_empty
 from xmcbench.output.quantities import format_count
+from xmcbench.storage.arrays import pairs_digest, write_pairs
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.fingerprint import fingerprint
 from xmcbench.storage.locations import cache_root
-from xmcbench.storage.pairs import pairs_digest, write_pairs
 from xmcbench.storage.reading import bounded_memory, read_text
 from xmcbench.texts import BATCH, Texts
 

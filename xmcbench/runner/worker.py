@@ -32,8 +32,8 @@ from xmcbench.runner.artifact_requests import request_artifact
 from xmcbench.runner.job import Job, Outcome, TextFile, training_name
 from xmcbench.runner.parts import identity, keep_ranking, ranking_key, source
 from xmcbench.runner.prediction import Phases, json_notes, predict
+from xmcbench.storage.arrays import freeze, pairs_digest, read_pairs
 from xmcbench.storage.artifacts import Artifacts
-from xmcbench.storage.pairs import freeze, pairs_digest, read_pairs
 from xmcbench.storage.source import Source
 from xmcbench.storage.syntax import find_edited, keep_first
 from xmcbench.texts import Texts

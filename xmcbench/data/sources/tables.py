@@ -12,8 +12,15 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from xmcbench.data.sources.label_columns import LabelColumn
-from xmcbench.data.sources.records import ENDINGS, Record, columns_of, read_records, write_csv, write_objects
+from xmcbench.data.sources.records import (
+    ENDINGS,
+    LabelColumn,
+    Record,
+    columns_of,
+    read_records,
+    write_csv,
+    write_objects,
+)
 from xmcbench.data.sources.source import (
     Content,
     Holding,
