@@ -162,8 +162,7 @@ def default_dataset() -> str:
 def locate(name_or_place: str | Path) -> Listing:
     """Find the dataset of this name or at this place; a name takes precedence over a folder of the same name.
 
-    A place is a folder, a file or an id, with options after a question mark (``xmcbench.data.sources.finding``). Raises
-    UnknownName for an unknown name, UsageError for a missing folder, DataError for a broken card.
+    A place is a folder, a file or an id, with options after a question mark. Raises UnknownName, UsageError, DataError.
     """
     place = place_of(name_or_place)
     if (dev := place.options.get(DEV)) is not None:
@@ -215,14 +214,11 @@ def _find_named(place: Place) -> Listing | None:
 def load_dataset(name_or_place: str | Path) -> Dataset:
     """Load a dataset by name, or from any place in a layout that xmcbench knows.
 
-    A place needs no card; without one the propensities are those of the known dataset of its name, otherwise those of
-    datasets other than Amazon's and Wikipedia's.
-    Files are read and checked the first time; later loads map the cached form. The option ``documents=PLACE`` replaces
-    the test instances by other documents, without labels; ``limit=N`` keeps N training and N test instances at most;
+    A place needs no card; without one the propensities are those of the known dataset of its name, if any. Files are
+    read and checked the first time; later loads map the cached form. Options: ``documents=PLACE`` replaces the test
+    instances by other documents, without labels; ``limit=N`` keeps N training and N test instances at most;
     ``dev=SHARE`` replaces the test instances by a share of the training instances, to choose hyperparameters, and reads
-    no test instance.
-
-    Raises what ``locate`` raises, and DataError if the data are missing or broken, and inside a cell.
+    no test instance. Raises what ``locate`` raises, and DataError if the data are missing or broken, and inside a cell.
     """
     from xmcbench.data.opening import derive, hold_out, open_dataset, open_training, with_documents, with_limit
 
@@ -293,10 +289,9 @@ def source_of(listing: Listing) -> Listing:
 
 
 def _at_place(place: Place) -> Listing:
-    """The dataset at a place, with the card that lies there or a bare one.
+    """The dataset at a place, with the card that lies there or a bare one. Raises DataError.
 
-    A bare one has the propensity and the default filter of the known dataset of that name, if there is one: a board
-    knows no more than the name. Raises DataError for a broken card, and for a name that cannot name the files of a run.
+    A bare one has the propensity and the default filter of the known dataset of that name, if there is one.
     """
     path = place.path / "card.toml"
     if path.is_file():

@@ -31,10 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Dataset:
-    """N training and M test instances, L labels, and the pairs between them.
+    """N training and M test instances, L labels, and the pairs between them, which are opened on first use.
 
-    card: its description. sources: the files, or their folders, that it was read from. found: what was left out,
-    assumed or drawn when it was read. Texts and pairs are in separate files, opened on first use.
+    card: its description. sources: the files, or their folders, that it was read from. found: notes on its reading.
     """
 
     card: Card

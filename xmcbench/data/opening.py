@@ -7,7 +7,7 @@ instance was seen in training; and an instance is on the same side wherever it i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,7 +41,13 @@ def open_dataset(source: Source, card: Card) -> Dataset:
     A missing training or test set is drawn from the other. Raises DataError when a file is missing, damaged, breaks the
     format, or is not the one the card names by its SHA-256; UsageError for invalid options of the place.
     """
-    share, seed = _split_options(source.place.options)
+    options = source.place.options
+    try:
+        share, seed = float(options.get("test_share", 0.2)), int(options.get("split_seed", 0))
+    except ValueError:
+        share, seed = 0.0, 0
+    if not 0 < share < 1 or not 0 <= seed < 2**32:
+        raise UsageError("invalid test_share or split_seed", "test_share is in (0, 1), split_seed in 0..2^32-1")
     holding, test_filter = source.find_parts(), source.place.find(*TEST_FILTER)
     files = tuple(dict.fromkeys([*holding.files, *filter(None, (test_filter, source.place.find(*TRAIN_FILTER)))]))
     parts = [part for part in (holding.train, holding.test) if part is not None]
@@ -54,7 +60,7 @@ def open_dataset(source: Source, card: Card) -> Dataset:
         if test_filter:
             notes.append(f"{test_filter.name} is not used: it numbers the rows of another test set")
     else:
-        unused = [name for name in ("test_share", "split_seed") if name in source.place.options]
+        unused = [name for name in ("test_share", "split_seed") if name in options]
         notes += [f"{name} is not used: there are a training and a test set" for name in unused]
         if test_filter:
             pairs = filter_store(test_filter, corpora[1].rows, labels.rows)
@@ -152,23 +158,18 @@ def with_limit(dataset: Dataset, limit: str) -> Dataset:
     return Dataset(card, train, test, dataset.label_corpus, filter_pairs, dataset.sources, (*dataset.found, note))
 
 
-def _split_options(options: Mapping[str, str]) -> tuple[float, int]:
-    """Read the share of the distinct texts that are drawn for testing, and the seed. Raises UsageError."""
-    try:
-        share, seed = float(options.get("test_share", 0.2)), int(options.get("split_seed", 0))
-    except ValueError:
-        share, seed = 0.0, 0
-    if not 0 < share < 1 or not 0 <= seed < 2**32:
-        raise UsageError("invalid test_share or split_seed", "test_share is in (0, 1), split_seed in 0..2^32-1")
-    return share, seed
-
-
 def split(whole: Corpus, labels: int, share: float, seed: int) -> tuple[list[Corpus], str]:
     """Divide instances into training and test instances; returns them and a sentence about it. labels: L."""
 
     def fill(folder: Path) -> None:
         texts, pairs = Texts.open(whole.texts), read_pairs(whole.pair_file, labels)
-        is_test = _draw(texts, share, seed)
+        heads = (hashlib.sha256(f"{seed}\n{text}".encode()).digest()[:8] for text in texts)
+        digests = np.fromiter((int.from_bytes(head, "big") for head in heads), np.uint64, len(texts))
+        distinct = np.unique(digests)
+        if len(distinct) < 2:
+            raise DataError("a test set cannot be drawn: all instances have the same text", "a dataset needs two texts")
+        wanted = min(max(1, round(share * len(distinct))), len(distinct) - 1)
+        is_test = digests <= distinct[wanted - 1]
         for name, rows in (("train", np.flatnonzero(~is_test)), ("test", np.flatnonzero(is_test))):
             write_corpus(folder / name, rows_of(texts, rows), pairs[rows], whole.uids)
 
@@ -182,17 +183,6 @@ def split(whole: Corpus, labels: int, share: float, seed: int) -> tuple[list[Cor
         f"their text (test_share={share:g}, split_seed={seed})"
     )
     return [train, test], note
-
-
-def _draw(texts: Texts, share: float, seed: int) -> np.ndarray:
-    """Draw the test instances: bool [N]."""
-    heads = (hashlib.sha256(f"{seed}\n{text}".encode()).digest()[:8] for text in texts)
-    digests = np.fromiter((int.from_bytes(head, "big") for head in heads), np.uint64, len(texts))
-    distinct = np.unique(digests)
-    if len(distinct) < 2:
-        raise DataError("a test set cannot be drawn: all instances have the same text", "a dataset needs two texts")
-    wanted = min(max(1, round(share * len(distinct))), len(distinct) - 1)
-    return np.asarray(digests <= distinct[wanted - 1])
 
 
 def derive(parent: Dataset, card: Card) -> Dataset:

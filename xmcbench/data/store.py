@@ -49,12 +49,10 @@ _SAMPLE = 200
 
 @dataclass(frozen=True)
 class Corpus:
-    """A part of a source in its loaded form: ``texts.arrow`` and ``pairs.npz`` in ``folder``.
+    """A part of a source in its loaded form: ``texts.arrow`` and ``pairs.npz`` in ``folder``, with digests and counts.
 
-    texts_sha256, pairs_sha256: digests; that of pairs is empty for labels. rows, pairs: counts. highest, highest_line:
-    the highest label id and its line (-1 and 0 without pairs, and where it was checked before). uids: whether the uids
-    are more than row numbers, which two files share by accident. notes: on what was left out or assumed when it was
-    read.
+    highest, highest_line: the highest label id and its line (-1 and 0 without pairs, and where it was checked before).
+    uids: whether the uids are more than row numbers, which two files share by accident.
     """
 
     folder: Path
@@ -81,10 +79,7 @@ class Corpus:
 def get_cached(
     kind: str, identity: Mapping[str, object], fill: Callable[[Path], None], uses: tuple[object, ...] = ()
 ) -> Path:
-    """Return the cache folder of this kind and identity; ``fill``, which calls ``uses``, makes it if it is missing.
-
-    Raises StorageError, naming the cache, when there is no room or no permission.
-    """
+    """Return the cache folder of this kind and identity; ``fill``, which calls ``uses``, makes it if it is missing."""
     try:
         return Artifacts(cache_root()).get(kind, identity, fill, uses)
     except StorageError as error:

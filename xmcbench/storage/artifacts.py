@@ -120,10 +120,9 @@ class Artifacts:
         uses: tuple[object, ...] = (),
         own: bool = False,
     ) -> None:
-        """Keep a result that was made anyway, for later calls of ``get``, unless it is there.
+        """Keep a result that was made anyway, for later calls of ``get``, unless it is there. Raises StorageError.
 
         write: fills the folder; it stands in the module of the ``build`` that ``get`` is called with. wall_s: its cost.
-        own: as in ``get``. Raises StorageError when it cannot be written.
         """
         if self._is_single_use(identity):
             return

@@ -116,9 +116,8 @@ def bounded_memory(path: Path, limit: int | None = None) -> Iterator[None]:
 
     A few kilobytes can ask for any number of gigabytes: compressed buffers, dictionaries, views, lists of nothing. The
     kernel counts every allocation, so this limit holds where a reader cannot tell in advance. An allocation of another
-    thread can fail too. Elsewhere than on Linux, the memory of the machine is the limit.
-
-    Raises DataError, naming the file, where an allocation fails, and for Unreadable.
+    thread can fail too. Elsewhere than on Linux, the memory of the machine is the limit. Raises DataError, naming the
+    file, where an allocation fails, and for Unreadable.
     """
     import pyarrow as pa
 

@@ -71,11 +71,10 @@ def build(
     """Build the dataset ``slug`` into ``out`` (default: the folder of its card), over an earlier build.
 
     indices: a folder with the source indices; without it they are fetched, and kept in the cache until the dataset is
-    built. force: replace files of the same names that an earlier build did not write; others stay in any case. train,
-    test: Debian releases for a dataset of two of them (``choose_releases``), which is another dataset then. progress:
-    called with a line about the work so far. Raises UsageError for a folder with other files, DataError if the dataset
-    has no recipe, if a program is missing, or if the indices are damaged or, without ``allow_other_release``, not those
-    of the release on the card.
+    built. force: replace files of the same names that an earlier build did not write. train, test: Debian releases for
+    a dataset of two of them (``choose_releases``), which is another dataset then. Raises UsageError for a folder with
+    other files, DataError if the dataset has no recipe, if a program is missing, or if the indices are damaged or,
+    without ``allow_other_release``, not those of the release on the card.
     """
     card, recipe, module = _recipe_of(slug)
     if train or test:
@@ -93,7 +92,12 @@ def build(
         if indices is None:
             module.fetch(recipe, source, progress)
         listed = module.indices(recipe) if hasattr(module, "indices") else sorted(recipe.indices)
-        files = [_index_file(source, name) for name in listed]
+        files = []
+        for name in listed:
+            found = (path for suffix in ("", ".gz", ".xz") if (path := source / f"{name}{suffix}").exists())
+            if (file := next(found, None)) is None:
+                raise DataError(f"{source} has no {name}", "put it there; a file may be plain, .gz or .xz")
+            files.append(file)
         # As the release's own ``InRelease`` file lists them.
         sums = (sha256_folder(path) if path.is_dir() else sha256_unpacked(path) for path in files)
         digests = dict(zip(listed, sums, strict=True))
@@ -164,11 +168,3 @@ def _recipe_of(slug: str) -> tuple[Card, Recipe, ModuleType]:
     if card.build.recipe not in _RECIPES:
         raise DataError(f"{card.name} has the unknown recipe {card.build.recipe!r}", f"known: {', '.join(_RECIPES)}")
     return card, card.build, import_module(f"{__name__}.{_RECIPES[card.build.recipe]}")
-
-
-def _index_file(folder: Path, name: str) -> Path:
-    candidates = [folder / f"{name}{suffix}" for suffix in ("", ".gz", ".xz")]
-    path = next((path for path in candidates if path.is_file() or path.is_dir()), None)
-    if path is None:
-        raise DataError(f"{folder} has no {name}", "put it there; a file may be plain, .gz or .xz")
-    return path

@@ -77,8 +77,7 @@ def fetch_indices(recipe: Recipe, paths: Sequence[Path]) -> None:
 def fetch_packages(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
     """Fetch the recipe's .deb files into a folder, unless they are there; returns them by name.
 
-    A file that is broken off is continued by the next call. Raises DataError if there is no apt, or for a file that the
-    release no longer has or whose bytes are others.
+    A file that is broken off is continued by the next call. Raises DataError, also for a file with other bytes.
     """
     paths = {name: out / name for name in sorted(recipe.indices)}
     missing = [name for name, path in paths.items() if not has_checksum(path, recipe.indices[name])]

@@ -97,9 +97,8 @@ def read_packages(
 ) -> dict[str, Item]:
     """Read all packages of an index by name; of several versions, the highest.
 
-    relations: the fields that name related packages. language: of the translations; in another one than English,
-    packages without a translation are left out. Raises DataError with file and line for a stanza that is not one, and
-    for an index without packages.
+    language: of the translations; in another one than English, packages without a translation are left out. Raises
+    DataError with file and line for a stanza that is not one, and for an index without packages.
     """
     stanzas = (stanza for _, stanza in _stanzas(translations))
     descriptions = {_description_key(stanza): stanza.get(f"Description-{language}", "") for stanza in stanzas}

@@ -137,20 +137,20 @@ def read_records(paths: Iterable[Path], columns: Iterable[str] = ()) -> Iterator
 
 def columns_of(paths: Sequence[Path]) -> list[str]:
     """The columns of the shards of a table; of JSON Lines, the keys of all rows. Raises DataError where no row is."""
-    found = [*dict.fromkeys(name for path in paths for name in _columns(path))]
+    found: dict[str, None] = {}
+    for path in paths:
+        if suffix_of(path) in _TEXT:
+            for record in read_records((path,)):
+                found |= dict.fromkeys(record.cells)
+                if suffix_of(path) in (".csv", ".tsv"):
+                    break  # in JSON, a row need not have every key
+        else:
+            from xmcbench.data.sources.arrow_tables import column_names
+
+            found |= dict.fromkeys(column_names(path))
     if not found:
         raise DataError(f"{paths[0]} is empty", "a table needs rows")
-    return found
-
-
-def _columns(path: Path) -> Iterable[str]:
-    if suffix_of(path) in (".csv", ".tsv"):
-        return next((record.cells for record in read_records((path,))), ())
-    if suffix_of(path) in _TEXT:  # a row need not have every key
-        return (name for record in read_records((path,)) for name in record.cells)
-    from xmcbench.data.sources.arrow_tables import column_names
-
-    return column_names(path)
+    return [*found]
 
 
 def read_csv(path: Path, delimiter: str = ",") -> Iterator[Record]:

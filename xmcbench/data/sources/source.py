@@ -150,11 +150,10 @@ def label_rows(labels: LabelTexts) -> Iterator[dict[str, str | list[str]]]:
 
 
 class Source(ABC):
-    """A dataset in one layout.
+    """A dataset in one layout. holds_details: whether it is written with what labels carry besides their titles.
 
     name: the layout in ``layout=NAME`` and ``--format NAME``. title: one line about it. options: the keys, besides
-    those that every layout knows, that change how it is read. holds_details: whether it is written with what labels
-    carry besides their titles.
+    those that every layout knows, that change how it is read.
     """
 
     name: ClassVar[str]
