@@ -7,7 +7,6 @@ later call, in this process or another, resumes from there.
 from __future__ import annotations
 
 import errno
-import json
 import lzma
 import os
 import struct
@@ -21,12 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Self
 
+import msgspec
+
 from xmcbench.errors import DataError, StorageError
 from xmcbench.output.escaping import visible
 from xmcbench.storage.atomic import make_folder, write_json
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.locations import check_name
-from xmcbench.storage.reading import PIECEWISE, STREAM, Unreadable, check_size, read_text
+from xmcbench.storage.reading import PIECEWISE, STREAM, Unreadable, check_size, read_bytes
 
 #: httpx's message for a connection that is lost before the head of an answer; other errors of protocol there are final.
 _LOST = "Server disconnected"
@@ -36,19 +37,15 @@ _LOST = "Server disconnected"
 FILES, DEPTH = 100_000, 16
 
 _CHUNK = 1 << 20
-
 #: The types of headers that hold text: long names, and attributes.
 _TEXTS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
-
 #: The first bytes of the archives that are known, and those of a tar archive that is not compressed, at 257.
 _GZIP, _ZIP, _XZ, _TAR = b"\x1f\x8b", b"PK\x03\x04", b"\xfd7zXZ", b"ustar"
-
 #: Exceptions of the libraries for damaged archives.
 _DAMAGED = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
     *(EOFError, IndexError, UnicodeDecodeError, struct.error),
 )
-
 #: The name of each member of an archive and its content; None for a folder.
 _Members = Iterator[tuple[str, IO[bytes] | None]]
 
@@ -124,7 +121,10 @@ class _Download:
         """Make one request. Raises _Retry, DataError, Unreadable for too many bytes, OSError for the disk."""
         import httpx
 
-        version = self._version()
+        version = ""  # the server's mark of the version that the part belongs to
+        with suppress(OSError, ValueError, KeyError, msgspec.MsgspecError, RecursionError):
+            noted = msgspec.json.decode(read_bytes(self.note), type=dict[str, str])
+            version = noted["version"] if noted["url"] == self._url else ""
         start = self._size() if version else 0  # nothing else says that a part is the beginning of this file
         headers = {"Accept-Encoding": "identity"}
         if start:
@@ -189,14 +189,6 @@ class _Download:
             raise self._error("the server sent a different part of the file than requested")
         total = headers.get("Content-Length", "") if status == 200 else content_range.rpartition("/")[2]
         return int(total) if total.isdecimal() else None
-
-    def _version(self) -> str:
-        """The server's mark of the version that the part belongs to; empty if there is none."""
-        with suppress(OSError, ValueError, RecursionError):
-            noted = json.loads(read_text(self.note))
-            if isinstance(noted, dict) and noted.get("url") == self._url and isinstance(noted.get("version"), str):
-                return str(noted["version"])
-        return ""
 
 
 def unpack(archive: Path, folder: Path, limit: int | None = None) -> list[Path]:

@@ -38,7 +38,6 @@ NEAR = 0.8
 #: Texts that a query is compared with, at most: those that share the most bands. Bands of more texts than
 #: ``_CROWDED`` do not count: they are boilerplate, and would make every query a comparison with every text.
 _COMPARED, _CROWDED = 100, 1_000
-
 #: Scripts whose words are not separated by spaces, by the first word of the names of their letters in Unicode.
 _UNSPACED = frozenset({"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"})
 #: The least share of a script in all letters, and of unknown letters in a script, that a warning is about.
@@ -51,7 +50,6 @@ _SINGULAR = {
 }
 #: Texts of a side whose letters are counted, and examples of a finding.
 _SAMPLED, _EXAMPLES = 2_000, 5
-
 #: The file of a tokenizer in the folder of a model.
 _TOKENIZER = "tokenizer.json"
 

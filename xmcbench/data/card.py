@@ -20,7 +20,6 @@ from xmcbench.storage.reading import read_text
 #: none: no prediction is removed; self: the test instance itself, where it is a label too; file: the reciprocal pairs
 #: in the dataset's filter file.
 Filter = Literal["none", "self", "file"]
-
 #: Training instances, test instances, labels, and the (instance, label) pairs of either side.
 Count = Literal["train", "test", "labels", "train_pairs", "test_pairs"]
 

@@ -24,21 +24,15 @@ from xmcbench.data.xc_matrix import write_filter
 from xmcbench.errors import DataError, UsageError
 
 _SYLLABLES = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"]
-
 #: Words of a text and labels of an instance, relative to their means. Whole numbers: no result depends on libm.
 _LENGTHS = np.array([2, 3, 4, 5, 6, 7, 8, 10, 13, 18, 30])
 _LABELS = np.array([1, 1, 1, 2, 2, 3, 5])
-
 #: Labels of a plain instance, with equal probability, and words that are not of them.
 _LABELS_EACH, _OWN_WORDS = np.array([1, 1, 2, 2, 3, 5]), 12
-
-#: The mean number of labels of an instance where no card says it.
-_PAIRS = 2.0
-
-_WORDS_OF_TOPIC = 200
+#: The mean number of labels of an instance where no card says it, words of a topic, and words of a title.
+_PAIRS, _WORDS_OF_TOPIC, _TITLE = 2.0, 200, 8
 #: Of 20 words so many are of the topic, and so many of a label.
 _OF_TOPIC, _OF_LABEL = 7, 3
-_TITLE = 8
 #: Instances generated at a time.
 _BLOCK = 8_192
 
@@ -57,8 +51,8 @@ def synthesize(out: Path, instances: int, labels: int, seed: int = 0, force: boo
     corpus = _PlainCorpus(seed, labels)
     with output_folder(out, force) as folder:
         write_labels(folder / "lbl.json.gz", corpus.labels())
-        write_instances(folder / "trn.json.gz", corpus.instances("trn", instances))
-        write_instances(folder / "tst.json.gz", corpus.instances("tst", max(1, instances // 4)))
+        for side, size in (("trn", instances), ("tst", max(1, instances // 4))):
+            write_instances(folder / f"{side}.json.gz", corpus.instances(side, size))
         write_card(folder / "card.toml", card)
     return out
 

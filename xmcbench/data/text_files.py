@@ -34,7 +34,6 @@ from xmcbench.storage.reading import (
 
 #: The first bytes of a gzip file.
 _GZIP = b"\x1f\x8b"
-
 #: Decompressed bytes to read ahead, so that lines are found in C.
 _BUFFER = 1 << 20
 

@@ -32,17 +32,14 @@ from xmcbench.storage.temporary import becomes, sweep
 COST = "cost.json"
 #: Files up to this size are read by the quick check. Files from this size are kept once.
 _QUICK, _SHARED_FROM = 64 << 20, 1 << 20
-
 #: The store that cells share below a runs folder, and the folder of those of trainings, by their keys.
 SHARED, TRAINED = "artifacts", "trained"
 #: In a store: the folder of files that artifacts share, that of unfinished work, and the lock of a temporary folder.
 CONTENT, UNFINISHED, TEMPORARY_LOCK = "content", "unfinished", ".lock"
-
 #: The names of artifacts and trainings, of unfinished work on them, and of files that artifacts share.
 _HASH, _WORK, _SUM = re.compile("[0-9a-f]{32}"), re.compile(".+-[0-9a-f]{32}"), re.compile("[0-9a-f]{64}")
 #: The paths of artifacts, which are those of claims on them too.
 _CLAIMED = re.compile("[^/]+/[0-9a-f]{32}")
-
 #: Files that this process has read: size, time of change and inode by path.
 _seen: dict[Path, tuple[int, int, int]] = {}
 

@@ -25,16 +25,12 @@ from xmcbench.processes.process_tree import is_running, new_mark
 
 #: The ending of a claim's file, and the ending added for the process that takes a dead claim over.
 CLAIM, _TURN = ".claim", ".turn"
-
 #: Seconds between two touches of a claim, and after how many untouched seconds it is dead.
 BEAT_S, DEAD_S = 5.0, 60.0
-
 #: The owner of a temporary file in its name: the tag of the machine, and the mark of the process.
 OWNER = r"(?P<machine>[0-9a-f]{6})-(?P<mark>[0-9]*-[0-9]+-[0-9]*-[0-9a-f]+)"
-
 #: Errors of a file system without locks, where everybody gets every lock: work may be done twice, but stays whole.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF)
-
 #: Errors of a file that may only be read.
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 

@@ -29,17 +29,13 @@ ARRAYS = 2 << 30
 STREAM = 64 << 30
 #: Bytes of memory that reading a part of a dataset may take.
 MEMORY = 8 << 30
-
 #: The compressions of a zip archive that are unpacked piece by piece: of others, some KB fill the memory at once.
 PIECEWISE = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
-
 #: GiB that every limit is raised to.
 VARIABLE, FLAG = "XMCBENCH_MAX_UNPACKED", "--max-unpacked"
-
 #: A pointer of Git LFS, the few lines that a clone has in place of a large file: its beginning, a later line, its most
 #: bytes.
 _LFS_VERSION, _LFS_SUM, _LFS_LONGEST = b"version https://git-lfs.github.com/spec/", b"\noid sha256:", 1024
-
 #: The memory of this process as the kernel counts it.
 _STATE = Path("/proc/self/statm")
 #: The limit on memory that the process came with, and those of the blocks that run now, in bytes of the whole process.

@@ -30,16 +30,12 @@ from xmcbench.storage.syntax import save_readings, syntax_of
 
 #: Modules of the harness that every result depends on: a method's input, its call, its output.
 _EVERY_RESULT = ("xmcbench.texts", "xmcbench.topk", "xmcbench.runner.prediction")
-
 #: The module name of a plug-in file starts with this.
 PLUGIN_PREFIX = "xmcbench_plugin_"
-
 #: What a module beside a plug-in ends in. The digest of a compiled one is that of its bytes.
 _SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES)
-
 #: The name of modules and packages that hold named sets of values.
 _PRESETS = "presets"
-
 #: Methods that plug-ins may build on: imports from here always count.
 _METHODS = "xmcbench.methods"
 

@@ -21,10 +21,8 @@ from xmcbench.storage.locks import OWNER, heartbeat, is_owner_running, now, temp
 #: Names beside the targets, with the target if any, and names in the system's folder.
 _BESIDE = re.compile(rf"\.(?:(?P<target>.*)\.)?{OWNER}\.tmp")
 _SCRATCH = re.compile(rf"xmcbench-{OWNER}\.tmp")
-
 #: After how many untouched seconds a file or folder is removed whose owner cannot be judged.
 _OLD_S = 86400.0
-
 #: The folders that this process has swept when it made something in them, and for which names.
 _swept: set[tuple[Path, re.Pattern[str]]] = set()
 

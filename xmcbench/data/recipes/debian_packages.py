@@ -44,7 +44,6 @@ from xmcbench.errors import DataError, UsageError
 
 #: Fields that name related packages, where a recipe does not say others.
 RELATIONS = ("Suggests", "Recommends", "Enhances")
-
 #: A version, an architecture or a build profile, behind a name in a relation.
 _QUALIFIER = re.compile(r"[\s(:\[<].*", re.DOTALL)
 
@@ -181,7 +180,6 @@ def _part_key(text: str) -> tuple[object, ...]:
 
 #: https://wiki.debian.org/DebianReleases
 CODE_NAMES = {"10": "buster", "11": "bullseye", "12": "bookworm", "13": "trixie", "14": "forky", "15": "duke"}
-
 #: Names that another release has some day, or that has other packages every day.
 _MOVING = frozenset({"experimental", "oldoldstable", "oldstable", "sid", "stable", "testing", "unstable"})
 

@@ -24,7 +24,6 @@ _PAGE = re.compile(r"usr/share/man/man\w+/([^/]+\.[0-9n][^./]*?)(?:\.gz)?")
 #: A page that only says which page to show: its request, perhaps among comments.
 _COMMENT = re.compile(rb"^[.'][ \t]*\\[\"#].*\n?|^[ \t]*\n", re.MULTILINE)
 _REDIRECTION = re.compile(rb"\.so[ \t]+(\S+)\s*")
-
 #: Bytes of a page, unpacked.
 _LONGEST = LINE
 
@@ -98,21 +97,17 @@ def _read(archive: Path) -> Iterator[tuple[str, bytes, str]]:
 
 #: The widest lines that mandoc 1.14 makes. The system is named in a footer, which is left out.
 _MANDOC = ["mandoc", "-T", "utf8", "-O", "width=1000", "-I", "os=Debian"]
-
 #: Seconds for a page; all but a few take some milliseconds.
 _TIMEOUT_S = 60
-
 #: A letter printed twice is bold. Headings are bold, and indented less than text; one at the margin is of a section.
 _OVERSTRIKE = re.compile(r".\x08")
 _HEADING = re.compile(r"( {0,3})(\S)\x08\2")
-
 #: A line that is drawn with characters.
 _RULE = re.compile(r"([^\w\s]|_)\1{9,}")
 
 _SEE_ALSO = re.compile(r"see[\s-]*also\b", re.IGNORECASE)
 #: The names in NAME, and the dash before the description, from which a space is missing at times.
 _NAMES = re.compile(r".*?(?:\s+[-\u2010-\u2015]+\s*|[-\u2010-\u2015]+\s+)")
-
 #: ``ls(1)``, also as ``ls (1)``.
 _REFERENCE = re.compile(r"([^\s,;()]+)\s?\((\d\w*|n)\)")
 #: A name that no word of a sentence looks like: ``List::Util``, ``r.in.gdal``, ``SSL_read``.

@@ -25,7 +25,6 @@ from xmcbench.data.text_files import at
 from xmcbench.errors import DataError
 
 _NOUNS = "usr/share/wordnet/data.noun"
-
 #: The pointers to a hypernym, and to the class of an instance such as a city.
 _HYPERNYMS = frozenset({"@", "@i"})
 

@@ -38,10 +38,8 @@ LAYOUTS = {
     "Parquet": "tables",
 }
 _PACKAGE = "xmcbench.data.sources."
-
 #: The entry-point group of layouts, and the layout before which they go.
 GROUP, _LAST = "xmcbench.sources", "Tables"
-
 #: The options of every layout: its name; the seed and the share of a test set that is drawn. ``documents`` and
 #: ``limit`` are known to ``load_dataset``, for names too.
 COMMON = frozenset({"layout", "split_seed", "test_share"})

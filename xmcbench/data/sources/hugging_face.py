@@ -22,7 +22,6 @@ from xmcbench.storage.reading import read_text
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _PREFIX = "hf:"
-
 #: The files that `save_to_disk` writes for a dataset with splits, and for a split.
 _DICT, _STATE = "dataset_dict.json", "state.json"
 
@@ -65,10 +64,9 @@ class HuggingFace(Tables):
                 read = {split: check_shards(found[0]) for split, found in parts.items()}
                 return Files(read, check_shards(labels[0]) if labels else (), notes + note_validation(folder))
         below = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
-        raise DataError(
-            f"{name}{f', {config},' if config else ''} has no train or test file ending in {', '.join(SUFFIXES)}",
-            f"name one of its folders: config={'|'.join(below)}" if below else "convert it with `datasets` first",
-        )
+        what = f"{name}{f', {config},' if config else ''} has no train or test file ending in {', '.join(SUFFIXES)}"
+        hint = f"name one of its folders: config={'|'.join(below)}" if below else "convert it with `datasets` first"
+        raise DataError(what, hint)
 
 
 def _hub_id(place: Place) -> str | None:
@@ -149,8 +147,6 @@ def _snapshot(name: str, revision: str | None) -> Path:
         if some is not None:
             return some
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise Unavailable(
-            f"the dataset {name} is not {'complete ' if is_partial else ''}in the cache of the hub, and cannot be "
-            f"downloaded: {reason}",
-            f"a dataset is a name, a folder, a file or an id of the hub: hf download --repo-type dataset {name}",
-        ) from None
+        what = f"the dataset {name} is not {'complete ' if is_partial else ''}in the cache of the hub"
+        hint = f"a dataset is a name, a folder, a file or an id of the hub: hf download --repo-type dataset {name}"
+        raise Unavailable(f"{what}, and cannot be downloaded: {reason}", hint) from None

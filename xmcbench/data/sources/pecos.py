@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 _LABELS = ("output-items.txt", "output-labels.txt")
-
 #: A label id, and its relevance.
 _TARGET = re.compile(r"([0-9]{1,10})(?::([0-9.eE+-]+))?")
 

@@ -23,13 +23,10 @@ from xmcbench.storage.reading import LINE, raise_limit
 _TEXT = (".csv", ".tsv", ".jsonl", ".json")
 SUFFIXES = (*_TEXT, ".parquet")
 ARROW = ".arrow"
-
 #: The endings of their names.
 ENDINGS = (*(f"{suffix}{packed}" for suffix in _TEXT for packed in ("", ".gz")), ".parquet")
-
 #: Bytes of a JSON array, which is read as a whole.
 _ARRAY = 256 << 20
-
 #: A tuple, set, dictionary or array as Python prints it. A label may be in parentheses, but no quotation marks or lists
 #: of numbers are directly within them.
 _PRINTED = re.compile(
@@ -38,16 +35,12 @@ _PRINTED = re.compile(
     r"""|(frozenset|set|array|deque|Index|dict_keys|dict_values)\(([\[{(].*)?\)""",
     re.DOTALL,
 )
-
 #: A cell as in CSV, with quotation marks in it that are doubled.
 _QUOTED = re.compile(r'"[^"]*(""[^"]*)+"')
-
 #: The code of a row without a label, in Hugging Face `datasets`.
 _NO_LABEL = -1
-
 #: The least number of cells with a comma, and none with the separator, that a note is about.
 _COMMAS = 10
-
 #: A cell of text that is a vector: with something between its digits, or bare, which could be the code of a label.
 _DIVIDED, _BARE = re.compile(r"[01](?:[\s,|/]+[01])+"), re.compile(r"[01]{3,}")
 

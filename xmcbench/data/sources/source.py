@@ -25,16 +25,13 @@ if TYPE_CHECKING:
 
 #: Instances (training or test), labels, or documents: instances whose labels are not read.
 Kind = Literal["instances", "labels", "documents"]
-
 #: The filter files of the test and of the training instances, under their common names. Any folder may have them.
 TEST_FILTER = ("filter_labels_test.txt", "tst_filter_labels.txt")
 TRAIN_FILTER = ("filter_labels_train.txt", "trn_filter_labels.txt")
 #: An instance that is to be written: uid, title, content, label ids.
 Instance = tuple[str, str, str, Sequence[int]]
-
 #: Bytes of memory that reading a part takes per row and per pair, besides the texts; about.
 _ROW_BYTES, _PAIR_BYTES = 400, 32
-
 #: The sides of a dataset as the layouts of the Extreme Classification repository and of PECOS call them.
 SHORT_NAMES = {"train": "trn", "test": "tst"}
 

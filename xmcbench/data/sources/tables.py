@@ -46,21 +46,16 @@ DEFAULTS = {
 }
 
 _TRAIN, _TEST, _LABELS = ("train", "trn"), ("test", "tst"), ("labels", "label")
-
 #: Names of files that are parts of a dataset, without their endings.
 PARTS = frozenset({*_TRAIN, *_TEST, *_LABELS})
 _OTHER = ("validation", "valid", "dev", "val")
-
 #: The rest of the name of a shard, behind the name of its split: its number, and the total.
 #: Older versions of `datasets` add 16 digits of a digest.
 _SHARD = re.compile(r"-([0-9]+)(?:-of-([0-9]+)(?:-[0-9a-f]{16})?)?")
-
 #: Columns of a table of labels: lists, and a content.
 _LISTS, _CONTENT = ("alternatives", "parents"), "content"
-
 #: Between labels in one cell, where they are not a list.
 _SEPARATOR = ";"
-
 #: The tables whose cells are all text, so that labels are divided by the separator.
 _TEXT = (".csv", ".tsv")
 
@@ -329,7 +324,6 @@ def _only(folder: Path, found: Sequence[tuple[Path, ...]]) -> tuple[Path, ...]:
 
 #: An entry of a table that is written: texts, and the uids of the labels of an instance.
 _Entry = dict[str, str | list[str]]
-
 #: Rows of a Parquet file that are written at a time.
 _ROWS = 16_384
 

@@ -17,23 +17,18 @@ from xmcbench.extras import installation
 
 #: The syntaxes of SKOS by suffix, as rdflib calls them.
 SKOS = {".ttl": "turtle", ".rdf": "xml", ".nt": "nt"}
-
 #: Bytes of a SKOS file. rdflib keeps the whole graph in memory, which takes many times as much.
 _GRAPH = 256 << 20
-
 #: The names that a vocabulary may have in a folder.
 NAMES = ("vocabulary", "vocab", "subjects")
 SUFFIXES = (".tsv", ".csv", *SKOS)
-
 #: The language of labels where none is asked for.
 LANGUAGE = "en"
-
 #: Bytes of a literal in RDF/XML and Turtle, and of a line of N-Triples: rdflib takes time by the square of its length.
 #: Labels take hundreds, notes thousands.
 _LONGEST = 64 << 10
 #: The size of an element inside a literal, in bytes.
 _ELEMENT = 64
-
 #: All forms that can hold a quotation mark in Turtle. A literal that does not end goes to the end.
 _TURTLE = re.compile(
     rb"""\#[^\n]*+ | <[^<>\n]*+> | \\.
