@@ -20,17 +20,9 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from xmcbench.errors import DataError
+from xmcbench.storage import reading
 from xmcbench.storage.atomic import atomic_file
-from xmcbench.storage.reading import (
-    DOCUMENT,
-    LINE,
-    STREAM,
-    Unreadable,
-    check_size,
-    open_regular,
-    raise_limit,
-    refuse_lfs_pointer,
-)
+from xmcbench.storage.reading import DOCUMENT, LINE, STREAM, Unreadable, check_size, raise_limit
 
 #: The first bytes of a gzip file.
 _GZIP = b"\x1f\x8b"
@@ -50,9 +42,9 @@ def open_source(path: Path) -> Iterator[io.BufferedReader]:
     A gzip file without the suffix is read too: no text begins as one does. Raises DataError, on opening or while the
     block reads, also for a pointer of Git LFS.
     """
-    refuse_lfs_pointer(path, DataError)
+    reading.refuse_lfs_pointer(path, DataError)
     try:
-        raw = open_regular(path)
+        raw = reading.open_regular(path)
     except FileNotFoundError:
         raise DataError(f"no file at {path}") from None
     except (Unreadable, OSError) as error:

@@ -8,14 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from xmcbench.data.sources import text_lines
 from xmcbench.data.sources.source import SHORT_NAMES, Content, Holding, Part, Place, Row, Source
-from xmcbench.data.sources.text_lines import (
-    instance_part,
-    label_part,
-    split_text,
-    write_instance_lines,
-    write_label_lines,
-)
 from xmcbench.data.text_files import at, parse_finite, read_lines, read_texts
 from xmcbench.errors import DataError
 
@@ -41,13 +35,13 @@ class Pecos(Source):
         labels = self.place.find(*_LABELS)
         if labels is None:
             raise DataError(f"{self.place.path} has no {_LABELS[0]}", "the labels, one per line")
-        return Holding(label_part(labels), self.part("train", labels), self.part("test", labels))
+        return Holding(text_lines.label_part(labels), self.part("train", labels), self.part("test", labels))
 
     def part(self, name: str, labels: Path) -> Part | None:
         """The training or the test instances."""
         texts = self.place.find(f"X.{SHORT_NAMES[name]}.txt")
         pairs = self.place.path / f"Y.{SHORT_NAMES[name]}.npz"
-        return instance_part(texts, pairs if pairs.exists() else None, read_npz, labels) if texts else None
+        return text_lines.instance_part(texts, pairs if pairs.exists() else None, read_npz, labels) if texts else None
 
     @classmethod
     def write(cls, content: Content, folder: Path, flatten: bool) -> None:
@@ -56,10 +50,10 @@ class Pecos(Source):
         from xmcbench.storage.atomic import atomic_file
 
         for side, texts, pairs in content.sides():
-            write_instance_lines(folder / f"X.{SHORT_NAMES[side]}.txt", texts, flatten)
+            text_lines.write_instance_lines(folder / f"X.{SHORT_NAMES[side]}.txt", texts, flatten)
             with atomic_file(folder / f"Y.{SHORT_NAMES[side]}.npz") as stream:
                 save_npz(stream, pairs)
-        write_label_lines(folder / _LABELS[0], content.labels, flatten)
+        text_lines.write_label_lines(folder / _LABELS[0], content.labels, flatten)
 
 
 class Text2Text(Pecos):
@@ -104,7 +98,7 @@ def _read_lines(path: Path, labels: Path) -> Iterator[Row]:
                 raise at(path, number, f"{word[:40]!r} has no number after the colon", "expected LABEL or LABEL:NUMBER")
             if relevance > 0:
                 ids.append(label)
-        yield Row(path, number, str(number - 1), *split_text(text), ids)
+        yield Row(path, number, str(number - 1), *text_lines.split_text(text), ids)
 
 
 def read_npz(path: Path) -> csr_matrix:

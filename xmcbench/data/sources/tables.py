@@ -12,26 +12,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from xmcbench.data.sources.records import (
-    ENDINGS,
-    LabelColumn,
-    Record,
-    columns_of,
-    read_records,
-    write_csv,
-    write_objects,
-)
-from xmcbench.data.sources.source import (
-    Content,
-    Holding,
-    Part,
-    Place,
-    Row,
-    Source,
-    clean_details,
-    instance_rows,
-    label_rows,
-)
+from xmcbench.data.sources import Content, Holding, Part, Place, Row, Source, records
+from xmcbench.data.sources.records import ENDINGS, LabelColumn, Record, columns_of, read_records
+from xmcbench.data.sources.source import clean_details, instance_rows, label_rows
 from xmcbench.data.text_files import suffix_of
 from xmcbench.errors import DataError, UsageError
 from xmcbench.output.quantities import format_count
@@ -367,7 +350,7 @@ class Csv(_Written):
             [cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False) for cell in entry.values()]
             for entry in entries
         )
-        write_csv(path, [*columns], rows)
+        records.write_csv(path, [*columns], rows)
 
 
 class JsonLines(_Written):
@@ -378,7 +361,7 @@ class JsonLines(_Written):
 
     @classmethod
     def write_table(cls, path: Path, entries: Iterator[_Entry], columns: Iterable[str]) -> None:
-        write_objects(path, entries)
+        records.write_objects(path, entries)
 
 
 class Parquet(_Written):

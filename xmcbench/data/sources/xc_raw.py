@@ -16,17 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xmcbench.data.sources import Content, Holding, Part, Place, Row, Source
 from xmcbench.data.sources.records import parse_object, write_objects
 from xmcbench.data.sources.source import (
     SHORT_NAMES,
-    Content,
-    Holding,
     Instance,
     Kind,
-    Part,
-    Place,
-    Row,
-    Source,
     clean_details,
     instance_rows,
     label_ids,
@@ -174,13 +169,11 @@ def _ill_typed(path: Path, number: int, entry: Mapping[str, object]) -> DataErro
 def write_instances(path: Path, rows: Iterable[Instance]) -> None:
     """Write instances as (uid, title, content, label ids), gzipped where the name ends in .gz."""
     instances = ((uid, title, content, [int(label) for label in labels]) for uid, title, content, labels in rows)
-    write_objects(
-        path,
-        (
-            {"uid": uid, "title": title, "content": content, "target_ind": ids, "target_rel": [1.0] * len(ids)}
-            for uid, title, content, ids in instances
-        ),
+    entries = (
+        {"uid": uid, "title": title, "content": content, "target_ind": ids, "target_rel": [1.0] * len(ids)}
+        for uid, title, content, ids in instances
     )
+    write_objects(path, entries)
 
 
 def write_labels(path: Path, rows: Iterable[tuple[str, str]]) -> None:
