@@ -99,11 +99,10 @@ class Download(_Part, frozen=True):
 class Card(_Part, frozen=True):
     """The description of a dataset.
 
-    slug: its name in file names and on the command line. counts: any of train, test, labels, train_pairs, test_pairs.
-    filter: the filter that its tables use by default. files: file name -> SHA-256. downloads: where the data are, in
-    order of preference. checked: the day on which these were last compared with their origin, and how. default: whether
-    it is used if no dataset is named. date: the day of the test data, as 2026-11-21, where it matters which models are
-    older.
+    slug: its name in file names and on the command line. filter: of its tables by default. files: file name -> SHA-256.
+    downloads: where the data are, in order of preference. checked: the day on which these were last compared with their
+    origin, and how. default: whether it is used if no dataset is named. date: of the test data, where it matters which
+    models are older.
     """
 
     name: str
@@ -156,12 +155,8 @@ def read_card(path: Path) -> Card:
 
 def write_card(path: Path, card: Card) -> None:
     """Write a card; ``read_card`` gives it back, and equal cards have equal bytes."""
-    counts = {name: card.counts[name] for name in get_args(Count) if name in card.counts}
-    build = card.build and msgspec.structs.replace(
-        card.build, indices=dict(sorted(card.build.indices.items())), tools=dict(sorted(card.build.tools.items()))
-    )
-    ordered = msgspec.structs.replace(card, counts=counts, files=dict(sorted(card.files.items())), build=build)
-    values: dict[str, Any] = msgspec.to_builtins(ordered)
+    values: dict[str, Any] = msgspec.to_builtins(card, order="deterministic")
+    values["counts"] = {name: card.counts[name] for name in get_args(Count) if name in card.counts}
     values = {key: value for key, value in values.items() if value not in ("", None, False, {}, [], ())}
     if values.get("filter") == "none":
         del values["filter"]

@@ -235,9 +235,10 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
     if (dev := options.get(DEV)) is not None:
         whole = without(str(name_or_place), DEV)
         found = locate(whole)
-        # The parts of a derived dataset are made together.
-        has_files = found.place is not None and found.card is not None
-        training = open_training(source_at(found.place), found.card) if has_files else load_dataset(whole)  # type: ignore[arg-type]
+        if found.place and found.card:
+            training = open_training(source_at(found.place), found.card)
+        else:  # the parts of a derived dataset are made together
+            training = load_dataset(whole)
         return hold_out(training, listing.card, _read_share(dev))
     if listing.place is not None:
         return open_dataset(source_at(listing.place), listing.card)

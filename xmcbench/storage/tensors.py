@@ -133,8 +133,8 @@ class _Writer:
             return {"sparse": [kind.__name__, names, value.shape]}
         if kind.__module__.startswith("pyarrow") and str(getattr(value, "type", "")) == "large_string":
             texts = [text.encode() for text in value.to_pylist()]
-            parts = [np.cumsum([0, *map(len, texts)], dtype=np.int64), np.frombuffer(b"".join(texts), np.uint8)]
-            return {"strings": [self._keep(part, path) for part in parts]}
+            ends: np.ndarray = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+            return {"strings": [self._keep(part, path) for part in (ends, np.frombuffer(b"".join(texts), np.uint8))]}
         return None
 
     def _object(self, value: Any, path: str) -> dict[str, object]:
