@@ -146,8 +146,11 @@ def _fetch(card: Card, url: str, archive: Path, target: Path, force: bool, patie
             found = sorted(path for path in root.rglob("*") if path.is_file() and path.name not in ("card.toml", LOCK))
             files = {path.relative_to(root).as_posix(): sha256_file(path) for path in found}
             archives = {**(lock.archives if lock else {}), url: sha256_file(archive)}
-            if lock:
-                _compare(url, files, lock)
+            known = lock.files if lock else files
+            if differing := min((name for name, _ in files.items() ^ known.items()), default=""):
+                what = "differs from that of the first fetch" if differing in known else "was not in the first fetch"
+                what = what if differing in files else "of the first fetch is missing"
+                raise DataError(f"{differing} of {url} {what}", "is the mirror intact?")
             with output_folder(target, force, rebuild=True) as folder:
                 for name in files:
                     path = folder / name
@@ -159,12 +162,3 @@ def _fetch(card: Card, url: str, archive: Path, target: Path, force: bool, patie
         raise
     archive.unlink()
     return [target / name for name in files]
-
-
-def _compare(url: str, files: dict[str, str], lock: Lock) -> None:
-    """Raise DataError for other files than those of the first fetch."""
-    for name in sorted(files.keys() | lock.files.keys()):
-        if files.get(name) != lock.files.get(name):
-            what = "differs from that of the first fetch" if name in lock.files else "was not in the first fetch"
-            what = what if name in files else "of the first fetch is missing"
-            raise DataError(f"{name} of {url} {what}", "is the mirror intact?")

@@ -116,8 +116,8 @@ def is_dead(path: Path, while_alive: bool = False) -> bool:
 def sweep_claims(folder: Path, pattern: str, ours: re.Pattern[str], while_alive: bool = False) -> None:
     """Remove the claims below a folder whose owner is gone, and leftovers of taking one over.
 
-    pattern: of the claims' paths without ``CLAIM``, relative to the folder. ours: the same, exactly: other programs may
-    have files with such an ending too. while_alive: as in ``Claim``.
+    pattern: of the claims' paths without ``CLAIM``, relative to the folder. ours: the same, exactly, as other programs
+    may have such files too.
     """
     for suffix in (f"{CLAIM}{_TURN}", CLAIM):
         for path in sorted(folder.glob(f"{pattern}{suffix}")):

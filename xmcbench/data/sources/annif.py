@@ -8,7 +8,7 @@ from pathlib import Path
 
 from xmcbench.data.sources import records
 from xmcbench.data.sources.records import Record
-from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Source, instance_rows
+from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Source, instance_rows, note_left_out
 from xmcbench.data.sources.tables import DEFAULTS
 from xmcbench.data.sources.vocabulary import LANGUAGE, NAMES, SKOS, SUFFIXES, bare, read_vocabulary
 from xmcbench.data.text_files import at, find_source, read_document, read_lines, suffix_of
@@ -128,8 +128,7 @@ def _labels(path: Path, language: str | None, notes: list[str]) -> Iterator[Row]
         others += bool(subject.language)
         if subject.label:
             yield Row(path, subject.line, subject.uri, subject.label, details=subject.details)
-    if unlabeled:
-        notes.append(f"{format_count(unlabeled, 'subject')} of {path.name} left out: deprecated, or without a label")
+    note_left_out(notes, unlabeled, "subject", path, "deprecated, or without a label")
     if others:
         found = f"{format_count(others, 'label')} of {path.name} in another language than {language or LANGUAGE!r}"
         notes.append(f"{found}, in which their concepts have none; ?language=LANGUAGE chooses one")
@@ -169,11 +168,8 @@ class _Subjects:
 def _instances(path: Path, vocabulary: Path, language: str | None, notes: list[str]) -> Iterator[Row]:
     subjects = _Subjects(vocabulary, language)
     yield from (_full_texts if path.is_dir() else _short_texts)(path, subjects, notes)
-    if subjects.unknown:
-        notes.append(f"{format_count(subjects.unknown, 'subject')} of {path.name} left out: not in the vocabulary")
-    if subjects.unlabeled:
-        left_out = f"{format_count(subjects.unlabeled, 'subject')} of {path.name} left out"
-        notes.append(f"{left_out}: deprecated in the vocabulary, or without a label there")
+    note_left_out(notes, subjects.unknown, "subject", path, "not in the vocabulary")
+    note_left_out(notes, subjects.unlabeled, "subject", path, "deprecated in the vocabulary, or without a label there")
 
 
 def _short_texts(path: Path, subjects: _Subjects, notes: list[str]) -> Iterator[Row]:
@@ -189,8 +185,7 @@ def _short_texts(path: Path, subjects: _Subjects, notes: list[str]) -> Iterator[
                 without.append(number)
         if without and not row:
             raise at(path, without[0], "has no tab", "expected the text, a tab, and the <uri>s of its subjects")
-        if without:
-            notes.append(f"{format_count(len(without), 'line')} of {path.name} left out: no tab")
+        note_left_out(notes, len(without), "line", path, "no tab")
     elif suffix_of(path) == ".jsonl":
         for row, record in enumerate(records.read_objects(path)):
             yield _of_object(record, str(row), subjects)

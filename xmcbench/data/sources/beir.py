@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from xmcbench.data.sources.records import read_objects, write_objects
-from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Source, label_ids
+from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Source, label_ids, note_left_out
 from xmcbench.data.sources.text_lines import has_uids, split_text
 from xmcbench.data.text_files import at, parse_finite, read_lines
 from xmcbench.errors import DataError
@@ -124,8 +124,7 @@ def _judgments(path: Path, corpus: Path, notes: list[str]) -> dict[str, list[int
     if missing and not known:  # then it is the corpus of other judgments
         number, label = missing[0]
         raise at(path, number, f"there is no {label[:60]!r} in the corpus", "its ids are the _id of corpus.jsonl")
-    if missing:
-        notes.append(f"{format_count(len(missing), 'judgment')} of {path.name} left out: not in the corpus")
+    note_left_out(notes, len(missing), "judgment", path, "not in the corpus")
     return found
 
 

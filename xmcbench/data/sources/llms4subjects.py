@@ -15,10 +15,9 @@ from pathlib import Path
 from unicodedata import normalize
 
 from xmcbench.data.sources.records import parse_object, read_records
-from xmcbench.data.sources.source import Holding, Part, Place, Row, Source
+from xmcbench.data.sources.source import Holding, Part, Place, Row, Source, note_left_out
 from xmcbench.data.text_files import at, find_source, read_document, suffix_of
 from xmcbench.errors import DataError
-from xmcbench.output.quantities import format_count
 
 #: Below the folder of a split: TYPE/LANGUAGE/ID.jsonld.
 _RECORDS = "*/*/*.jsonld*"
@@ -86,8 +85,7 @@ def _instances(folder: Path, files: Sequence[Path], subjects: Path, notes: list[
         unknown += len(codes) - len(found)
         uid = path.relative_to(folder).as_posix().removesuffix(".gz").removesuffix(".jsonld")
         yield Row(path, 1, uid, title, abstract, found)
-    if unknown:
-        notes.append(f"{format_count(unknown, 'subject')} of {folder.name} left out: not in {subjects.name}")
+    note_left_out(notes, unknown, "subject", folder, f"not in {subjects.name}")
 
 
 def _read_record(path: Path) -> tuple[str, str, list[str]]:

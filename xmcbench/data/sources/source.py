@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from xmcbench.data.text_files import find_source
 from xmcbench.errors import DataError, UsageError
+from xmcbench.output.quantities import format_count
 from xmcbench.storage.reading import MEMORY, check_size
 
 if TYPE_CHECKING:
@@ -118,6 +119,12 @@ class Content:
         """``train`` and ``test``: the texts and the pairs."""
         yield "train", self.train, self.train_pairs()
         yield "test", self.test, self.test_pairs()
+
+
+def note_left_out(notes: list[str], count: int, what: str, path: Path, why: str) -> None:
+    """Add a note on so many rows of a file that are left out, if there are any."""
+    if count:
+        notes.append(f"{format_count(count, what)} of {path.name} left out: {why}")
 
 
 def label_ids(pairs: csr_matrix) -> Iterator[list[int]]:
