@@ -103,7 +103,8 @@ def _read_record(path: Path) -> tuple[str, str, list[str]]:
     for key in (_TITLE, _ABSTRACT):
         if not all(isinstance(value, str) for value in lists[key]):
             raise at(path, 1, f"a value of {key} is not a text", "expected a string or a list of strings")
-    codes = [subject.get("@id") if isinstance(subject, dict) else None for subject in lists[_SUBJECTS]]
-    if not all(isinstance(code, str) for code in codes):
+    subjects = [subject.get("@id") if isinstance(subject, dict) else None for subject in lists[_SUBJECTS]]
+    codes = [code for code in subjects if isinstance(code, str)]
+    if len(codes) < len(subjects):
         raise at(path, 1, f"a value of {_SUBJECTS} has no @id", 'expected {"@id": "gnd:4053474-1"}')
     return " ".join(lists[_TITLE]), " ".join(lists[_ABSTRACT]), codes
