@@ -52,7 +52,7 @@ _Members = Iterator[tuple[str, IO[bytes] | None]]
 
 @dataclass(frozen=True)
 class Patience:
-    """Limits of retries: attempts in a row that bring nothing, the pause between them, which doubles, and timeout."""
+    """Limits of retries. attempts: in a row that bring nothing. pause_s: before the second one, doubled each time."""
 
     timeout_s: float = 60.0
     attempts: int = 4
