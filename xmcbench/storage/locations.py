@@ -1,4 +1,4 @@
-"""Where files are: the data that come with xmcbench, and the cache, whose files can be made again; names of files."""
+"""Folders of the data that come with xmcbench, and of the cache, whose files can be made again; names of files."""
 
 from __future__ import annotations
 
