@@ -210,13 +210,16 @@ def near_pairs(queries: Iterable[str], texts: Iterable[str], every: bool = False
         met = (buckets.get(key, ()) for key in _bands(shingles))
         shared = Counter(place for places in met if len(places) <= _CROWDED for place in places)
         for place in sorted(place for place, _ in shared.most_common(_COMPARED)):
-            text_row, others = kept[place]
-            both = len(np.intersect1d(shingles, others, assume_unique=True))
-            if both / (len(shingles) + len(others) - both) >= NEAR:
-                found.append((row, text_row))
+            if _similarity(shingles, kept[place][1]) >= NEAR:
+                found.append((row, kept[place][0]))
                 if not every:
                     break
     return found
+
+
+def _similarity(one: np.ndarray, other: np.ndarray) -> float:
+    both = len(np.intersect1d(one, other, assume_unique=True))
+    return both / (len(one) + len(other) - both)
 
 
 def _shingles(text: str) -> np.ndarray:
