@@ -10,8 +10,8 @@ from scipy.sparse import csr_matrix, random
 
 from xmcbench import UsageError
 from xmcbench.setting import Setting, draw
+from xmcbench.storage.arrays import Pattern, pairs_digest, read_pairs
 from xmcbench.storage.canonical import sha256_json
-from xmcbench.storage.pairs import Pattern, pairs_digest, read_pairs
 
 
 def pairs(seed=0, rows=60, labels=40, density=0.05):

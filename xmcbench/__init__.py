@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from xmcbench.results import Results as Results
     from xmcbench.runner.parts import Part as Part
     from xmcbench.runner.target import Limits as Limits
+    from xmcbench.storage.arrays import pairs_digest as pairs_digest
     from xmcbench.storage.artifacts import Artifacts as Artifacts
-    from xmcbench.storage.pairs import pairs_digest as pairs_digest
     from xmcbench.storage.reading import refuse_lfs_pointer as refuse_lfs_pointer
     from xmcbench.storage.tensors import load_arrays as load_arrays
     from xmcbench.storage.tensors import save_arrays as save_arrays
@@ -62,8 +62,8 @@ _NAMES = {
     "results": "Results",
     "runner.parts": "Part",
     "runner.target": "Limits",
+    "storage.arrays": "pairs_digest",
     "storage.artifacts": "Artifacts",
-    "storage.pairs": "pairs_digest",
     "storage.reading": "refuse_lfs_pointer",
     "storage.tensors": "load_arrays save_arrays",
     "texts": "Texts",

@@ -198,7 +198,7 @@ class Method:
 
         The harness adds parameters, seed and label texts. Raises MethodError for an attribute that cannot be kept.
         """
-        from xmcbench.storage.state import save_state
+        from xmcbench.storage.tensors import save_state
 
         save_state(folder, {name: value for name, value in vars(self).items() if name not in _OF_RUN}, type(self))
 
@@ -207,7 +207,7 @@ class Method:
 
         Raises DataError for files that are not those of ``save``.
         """
-        from xmcbench.storage.state import load_state
+        from xmcbench.storage.tensors import load_state
 
         vars(self).update(load_state(folder, type(self)))
 

@@ -24,7 +24,7 @@ import numpy as np
 from msgspec import Struct
 
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.storage.pairs import Pattern, write_pairs
+from xmcbench.storage.arrays import Pattern, write_pairs
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

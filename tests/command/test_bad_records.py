@@ -9,7 +9,7 @@ import pytest
 from xmcbench import Artifacts
 from xmcbench.records import Store
 from xmcbench.storage.canonical import sha256_file
-from xmcbench.storage.naming import check_name
+from xmcbench.storage.locations import check_name
 
 #: The folder of a training below a runs folder.
 TRAINING = f"trained/{'a' * 32}"

@@ -2,7 +2,7 @@ import json
 import os
 from functools import partial
 
-from xmcbench.data import download
+from xmcbench.data import archives
 
 
 def test_info_verify_export_and_synth(inside, xmcbench, tiny, tmp_path):
@@ -45,7 +45,7 @@ def test_info_verify_export_and_synth(inside, xmcbench, tiny, tmp_path):
 
 
 def test_what_cannot_be_had_says_where_to_get_it(inside, monkeypatch):
-    monkeypatch.setattr(download, "Patience", partial(download.Patience, pause_s=0.0))
+    monkeypatch.setattr(archives, "Patience", partial(archives.Patience, pause_s=0.0))
     ended = inside("data", "fetch", "lf-amazon-131k", "--out", "x")
     assert ended.returncode == 1
     assert "XMLRepository" in ended.stderr

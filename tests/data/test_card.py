@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from xmcbench.data.card import Card, Derivation, Propensity, Recipe, read_card, write_card
 from xmcbench.errors import DataError
-from xmcbench.storage.naming import check_name
-from xmcbench.storage.shipped import find_shipped
+from xmcbench.storage.locations import check_name, find_shipped
 
 PLAIN = 'name = "X"\nslug = "x"\n'
 

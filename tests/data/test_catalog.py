@@ -160,8 +160,8 @@ def test_an_installed_package_finds_its_data_under_share(tmp_path, monkeypatch):
     for folder in (module.parent, tmp_path / "lib" / "datasets", tmp_path / "share" / "xmcbench" / "datasets" / "x"):
         folder.mkdir(parents=True)
     (tmp_path / "share" / "xmcbench" / "datasets" / "x" / "card.toml").write_text(CARD)
-    monkeypatch.setattr("xmcbench.storage.shipped.__file__", str(module))
-    monkeypatch.setattr("xmcbench.storage.shipped.sysconfig.get_path", lambda *_: str(tmp_path))
+    monkeypatch.setattr("xmcbench.storage.locations.__file__", str(module))
+    monkeypatch.setattr("xmcbench.storage.locations.sysconfig.get_path", lambda *_: str(tmp_path))
     assert [listing.slug for listing in known_datasets()] == ["tea-3"]
 
 

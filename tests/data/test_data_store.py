@@ -10,8 +10,8 @@ from xmcbench.data.sources import Place
 from xmcbench.data.sources.xc_raw import XCRaw, json_part, write_labels
 from xmcbench.data.store import get_cached, get_corpus, open_corpus
 from xmcbench.errors import DataError, StorageError
-from xmcbench.storage.cache import cache_root
 from xmcbench.storage.fingerprint import fingerprint
+from xmcbench.storage.locations import cache_root
 from xmcbench.texts import Texts, text_digest
 
 

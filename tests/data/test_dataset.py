@@ -7,7 +7,7 @@ import pytest
 
 from xmcbench.data import load_dataset
 from xmcbench.errors import DataError, UsageError
-from xmcbench.storage.pairs import write_pairs
+from xmcbench.storage.arrays import write_pairs
 
 
 def test_a_folder_is_a_dataset(write_folder):

@@ -23,9 +23,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmcbench.data import export, load_dataset, verify
-from xmcbench.data.download import Patience, download
+from xmcbench.data.archives import Patience, download, unpack
 from xmcbench.data.fetching import LOCK, fetch_data
-from xmcbench.data.unpacking import unpack
 from xmcbench.errors import DataError, StorageError, UsageError
 
 QUICK = Patience(timeout_s=0.3, attempts=3, pause_s=0.0)
@@ -215,7 +214,7 @@ def test_a_file_that_ends_early_does_not_have_its_sum(server, tmp_path):
 
 
 def test_more_than_the_limit_is_refused(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("xmcbench.data.download.STREAM", 1000)
+    monkeypatch.setattr("xmcbench.data.archives.STREAM", 1000)
     for behavior in ("", "of no length"):
         server.script = [behavior]
         with pytest.raises(DataError, match="more than the limit"):
@@ -282,8 +281,8 @@ BAD = {
 @pytest.mark.parametrize("what", BAD)
 def test_a_bad_archive_leaves_nothing_outside(tmp_path, monkeypatch, what):
     content, message = BAD[what]
-    monkeypatch.setattr("xmcbench.data.unpacking.STREAM", 100_000)
-    monkeypatch.setattr("xmcbench.data.unpacking.FILES", 20)
+    monkeypatch.setattr("xmcbench.data.archives.STREAM", 100_000)
+    monkeypatch.setattr("xmcbench.data.archives.FILES", 20)
     (tmp_path / "archive").write_bytes(content)
     (tmp_path / "out").mkdir()
     with pytest.raises(DataError, match=message):

@@ -12,7 +12,7 @@ from xmcbench.data.catalog import find
 from xmcbench.data.recipes import long_texts
 from xmcbench.data.text_files import find_source, sha256_unpacked
 from xmcbench.errors import DataError
-from xmcbench.storage.shipped import find_shipped
+from xmcbench.storage.locations import find_shipped
 
 ABSTRACT = "Old maps of the north. " + "They show many small lakes and rivers. " * 6 + "Nobody has drawn them since!"
 

@@ -11,12 +11,10 @@ from xmcbench.data import build, fetch, load_dataset, verify
 from xmcbench.data.card import read_card
 from xmcbench.data.catalog import find
 from xmcbench.data.recipes import apt, manual_files
-from xmcbench.data.recipes.manual_files import read_pages
-from xmcbench.data.recipes.manual_text import Text, parse
+from xmcbench.data.recipes.manual_files import Text, parse, read_pages
 from xmcbench.errors import DataError
-from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file
-from xmcbench.storage.shipped import find_shipped
+from xmcbench.storage.locations import cache_root, find_shipped
 
 MISSING = [tool for tool in ("dpkg-deb", "mandoc") if shutil.which(tool) is None]
 

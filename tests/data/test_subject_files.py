@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from xmcbench.data import build, fetch, load_dataset
 from xmcbench.data.card import write_card
 from xmcbench.data.catalog import find
-from xmcbench.data.recipes import clone as clone_module
+from xmcbench.data.recipes import subject_files
 from xmcbench.data.sources.xc_raw import read_rows, write_instances
 from xmcbench.errors import DataError
-from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file, sha256_folder
+from xmcbench.storage.locations import cache_root
 
 ROOT = Path(__file__).parents[2]
 
@@ -158,7 +158,7 @@ def repository(clone, tmp_path, monkeypatch):
 
 
 def test_a_build_clones_the_folder_and_goes_on_where_it_was_interrupted(repository, tmp_path, monkeypatch):
-    run, commands = clone_module._run, []
+    run, commands = subject_files._run, []
 
     def interrupted(*command, **options):
         commands.append(command)
@@ -166,7 +166,7 @@ def test_a_build_clones_the_folder_and_goes_on_where_it_was_interrupted(reposito
             raise KeyboardInterrupt
         return run(*command, **options)
 
-    monkeypatch.setattr(clone_module, "_run", interrupted)
+    monkeypatch.setattr(subject_files, "_run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         build("subjects")
     folder = cache_root() / "sources" / "subjects"

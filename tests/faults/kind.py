@@ -2,8 +2,8 @@
 
 import mutators
 
+from xmcbench.storage.arrays import pairs_digest
 from xmcbench.storage.canonical import sha256_json
-from xmcbench.storage.pairs import pairs_digest
 
 
 class Kind:

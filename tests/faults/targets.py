@@ -36,8 +36,8 @@ from xmcbench.records import Store, as_json, read_record
 from xmcbench.runner.job import Outcome
 from xmcbench.runner.scorer import Scorer
 from xmcbench.setting import Setting, draw
+from xmcbench.storage.arrays import pairs_digest, read_pairs
 from xmcbench.storage.canonical import sha256_json
-from xmcbench.storage.pairs import pairs_digest, read_pairs
 from xmcbench.submissions.admission import examine
 
 #: Where published figures of the project lie.

@@ -5,7 +5,7 @@ from remains import artifacts, files, result
 
 from xmcbench.api import Options, run
 from xmcbench.setting import Setting
-from xmcbench.storage.cache import cache_root
+from xmcbench.storage.locations import cache_root
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900), pytest.mark.filterwarnings("ignore")]
 

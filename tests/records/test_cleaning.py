@@ -12,8 +12,8 @@ from xmcbench.records import Store, cleaning
 from xmcbench.records.cleaning import count_freed_bytes, items, remove
 from xmcbench.records.record import SubsetFacts
 from xmcbench.setting import Setting, draw
-from xmcbench.storage.artifact_stores import CONTENT
-from xmcbench.storage.pairs import Pattern
+from xmcbench.storage.arrays import Pattern
+from xmcbench.storage.artifact_store import CONTENT
 
 LARGE = b"x" * (1 << 20)
 FEW = Setting.of("fs", 0.5)

@@ -24,7 +24,7 @@ from xmcbench.runner.executors.ray.connection import Cluster, connect
 from xmcbench.runner.executors.ray.remote_task import Driver, Result, Versions
 from xmcbench.runner.executors.ray.rpc import Failure, Message, Request, Started
 from xmcbench.runner.job import Job, Outcome, TextFile
-from xmcbench.storage.artifact_stores import examine, list_stores, locate
+from xmcbench.storage.artifact_store import examine, list_stores, locate
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.source import plugin_files

@@ -25,7 +25,7 @@ from xmcbench.runner.plan import plan
 from xmcbench.runner.rows import Request
 from xmcbench.runner.target import Limits
 from xmcbench.setting import Setting, draw
-from xmcbench.storage.cache import cache_root
+from xmcbench.storage.locations import cache_root
 from xmcbench.topk import TopK
 
 METHODS = """

@@ -11,7 +11,7 @@ import pytest
 from xmcbench.contract import CheckRequest, check
 from xmcbench.records import Store
 from xmcbench.runner import isolation
-from xmcbench.storage import shipped
+from xmcbench.storage import locations
 
 HISTORY = '''
 import gzip, json, subprocess
@@ -132,8 +132,8 @@ def test_copies_of_what_comes_with_xmcbench_are_hidden(tmp_path, monkeypatch):
         folder.mkdir(parents=True)
     noted = json.dumps({"url": checkout.as_uri(), "dir_info": {}})
     distribution = type("Distribution", (), {"read_text": lambda self, name: noted})
-    monkeypatch.setattr(shipped.metadata, "distribution", lambda name: distribution())
-    monkeypatch.setattr(shipped.sys, "prefix", str(tmp_path / "environment"))
+    monkeypatch.setattr(locations.metadata, "distribution", lambda name: distribution())
+    monkeypatch.setattr(locations.sys, "prefix", str(tmp_path / "environment"))
     found = {path for path in isolation.paths_of_machine() if path.is_relative_to(tmp_path)}
     hidden_names = ("datasets", "leaderboards/truth", "build", "dist", ".tox")
     assert found == {*(checkout / name for name in hidden_names), installed / "datasets"}
@@ -272,17 +272,3 @@ def test_a_part_that_has_no_cell_of_its_own_is_trained_by_the_first_that_asks(ot
     assert known.notes["goes on"]
     assert {name.split("/")[1] for name in known.artifacts if name.startswith("trained/")} == {training}
     assert outer.metrics == known.metrics
-
-
-def test_rankings_of_an_earlier_version_are_removed(tmp_path, capfd):
-    """Every cell could read them, by the links to large files too. Other artifacts of this kind stay."""
-    store = Store(tmp_path / "runs")
-    shared = store.artifacts
-    for name in (f"ranking/{'0' * 32}/ranking.npz", f"ranking/{'1' * 32}/other.npz", f"content/{'2' * 64}"):
-        (shared / name).parent.mkdir(parents=True, exist_ok=True)
-        (shared / name).write_bytes(b"x")
-    store.sweep()
-    assert [path.name for path in shared.rglob("*") if path.is_file()] == ["other.npz"]
-    assert f"removed 1 ranking of an earlier version from {shared}" in capfd.readouterr().err
-    store.sweep()
-    assert capfd.readouterr().err == ""

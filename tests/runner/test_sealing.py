@@ -23,7 +23,7 @@ from xmcbench.runner.plan import plan
 from xmcbench.runner.rows import Request
 from xmcbench.runner.target import Target
 from xmcbench.setting import Setting, draw
-from xmcbench.storage.pairs import pairs_digest, read_pairs, write_pairs
+from xmcbench.storage.arrays import pairs_digest, read_pairs, write_pairs
 from xmcbench.topk import TopK
 
 SAMPLE = Path(__file__).parents[1] / "sample"

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from xmcbench import Artifacts
 from xmcbench.errors import StorageError
-from xmcbench.storage import artifact_files, artifact_stores, artifacts
-from xmcbench.storage.artifact_stores import CONTENT, examine
+from xmcbench.storage import artifact_store, artifacts
+from xmcbench.storage.artifact_store import CONTENT, examine
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.locks import Claim, exclusive
 from xmcbench.storage.source import Source
@@ -143,25 +143,25 @@ def test_a_damaged_file_is_not_linked_again(tmp_path):
 
 
 def test_damage_inside_a_large_file_is_found_by_the_full_check(tmp_path, monkeypatch):
-    monkeypatch.setattr(artifact_files, "_QUICK", 999)
+    monkeypatch.setattr(artifact_store, "_QUICK", 999)
     folder = Artifacts(tmp_path).get("tokens", {}, write(large=b"x" * 1000, small=b"x" * 999))
     for name, quick in (("small", True), ("large", False)):
         content = (folder / name).read_bytes()
         (folder / name).write_bytes(b"y" + content[1:])
-        assert artifact_files.find_damage(folder) == (f"{name} has changed" if quick else "")
+        assert artifact_store.find_damage(folder) == (f"{name} has changed" if quick else "")
         assert dict(examine(tmp_path)) == {folder: f"{name} has changed"}
         (folder / name).write_bytes(content)
     (folder / "large").write_bytes(b"x" * 1001)
-    assert artifact_files.find_damage(folder) == "large has 1001 bytes, not 1000"
+    assert artifact_store.find_damage(folder) == "large has 1001 bytes, not 1000"
 
 
 def test_a_note_of_an_earlier_version_counts(tmp_path):
     """It has a digest of a part of each file too."""
     folder = Artifacts(tmp_path).get("tokens", {}, write(x=b"1"))
-    cost = artifact_files.read_cost(folder)
-    artifact_files.write_cost(folder, cost.wall_s, cost.identity, {"x": replace(cost.files["x"], blocks="a" * 64)})
+    cost = artifact_store.read_cost(folder)
+    artifact_store.write_cost(folder, cost.wall_s, cost.identity, {"x": replace(cost.files["x"], blocks="a" * 64)})
     assert "blocks" in (folder / "cost.json").read_text()
-    assert artifact_files.find_damage(folder) == ""
+    assert artifact_store.find_damage(folder) == ""
 
 
 def test_what_was_taken_and_made_is_listed(tmp_path):
@@ -378,9 +378,9 @@ def test_shared_files_that_cannot_be_removed_are_an_error_that_names_one(tmp_pat
     folder = store.get("k", {}, lambda folder: (folder / "x").write_bytes(b"x" * LARGE) and None)
     (folder / "x").unlink()
     (content,) = (tmp_path / CONTENT).iterdir()
-    monkeypatch.setattr(artifact_stores.Path, "unlink", unlink)
+    monkeypatch.setattr(artifact_store.Path, "unlink", unlink)
     with pytest.raises(StorageError, match=f"cannot write {content}: Read-only file system"):
-        artifact_stores.forget_content(tmp_path)
+        artifact_store.forget_content(tmp_path)
 
 
 def test_a_claim_of_a_lost_machine_holds_nobody_up(tmp_path):
@@ -425,8 +425,8 @@ def test_what_is_made_with_pairs_is_in_the_folder_of_its_training(tmp_path):
         f"trained/{'b' * 32}/kind",
     ]
     for name in store.used:
-        assert (artifact_stores.locate(tmp_path, name) / "file").stat().st_size == LARGE
-    assert artifact_stores.list_stores(tmp_path) == [shared, own, part]
+        assert (artifact_store.locate(tmp_path, name) / "file").stat().st_size == LARGE
+    assert artifact_store.list_stores(tmp_path) == [shared, own, part]
     # A link in the shared folder could be read by all.
     assert [file.stat().st_nlink for file in tmp_path.rglob("file")].count(1) == 2
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from xmcbench.errors import StorageError
-from xmcbench.storage.cache import cache_root
+from xmcbench.storage.locations import cache_root
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from xmcbench.errors import DataError, StorageError
-from xmcbench.storage.pairs import pairs_digest, read_pairs, read_pattern, write_pairs
+from xmcbench.storage.arrays import pairs_digest, read_pairs, read_pattern, write_pairs
 
 PAIRS = csr_matrix(np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]], np.float32))
 

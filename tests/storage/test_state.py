@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csc_matrix, csr_matrix, random
 
 from xmcbench.errors import DataError, MethodError
-from xmcbench.storage.state import load_state, save_state
+from xmcbench.storage.tensors import load_state, save_state
 
 
 class Owner:

@@ -9,7 +9,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from xmcbench.data.download import Patience
+from xmcbench.data.archives import Patience
 from xmcbench.errors import DataError, UsageError
 from xmcbench.submissions.folders import runs_folders
 

@@ -14,8 +14,8 @@ from xmcbench.errors import DataError, UnknownName, XmcbenchError
 from xmcbench.output.escaping import latex
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record
+from xmcbench.storage.locations import find_shipped
 from xmcbench.storage.reading import read_text
-from xmcbench.storage.shipped import find_shipped
 
 #: The file with the entries of what comes with xmcbench, and beside a plug-in with those of its methods.
 REFERENCES = "references.bib"

@@ -14,7 +14,7 @@ from xmcbench.output import escaping
 from xmcbench.output.quantities import format_count
 from xmcbench.records import Record, Staleness
 from xmcbench.results import flat
-from xmcbench.storage.artifact_stores import UNFINISHED, list_stores
+from xmcbench.storage.artifact_store import UNFINISHED, list_stores
 from xmcbench.storage.atomic import atomic_file, write_text
 from xmcbench.storage.canonical import canonical_json
 

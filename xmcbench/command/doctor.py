@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.data import known_datasets
     from xmcbench.records import Store
     from xmcbench.runner.rows import status
-    from xmcbench.storage.cache import cache_root
+    from xmcbench.storage.locations import cache_root
 
     if arguments.runs is not None:
         if not arguments.deep:
@@ -85,8 +85,8 @@ def _format(fact: object) -> str:
 def _find_damage(cache: Path, runs: Path) -> list[str]:
     from xmcbench.records import Store
     from xmcbench.records.examination import find_damage
-    from xmcbench.storage.artifact_stores import examine, list_stores
-    from xmcbench.storage.cache import cluster_cache
+    from xmcbench.storage.artifact_store import examine, list_stores
+    from xmcbench.storage.locations import cluster_cache
 
     examined = chain.from_iterable(map(examine, (cache, *list_stores(cluster_cache()))))
     kept = [(folder, problem) for folder, problem in examined if problem]

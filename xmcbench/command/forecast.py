@@ -12,7 +12,7 @@ from xmcbench.output.layout import fill, format_table
 from xmcbench.output.quantities import format_count
 from xmcbench.records import Store
 from xmcbench.runner.rows import Request, resolve
-from xmcbench.storage.shipped import find_shipped
+from xmcbench.storage.locations import find_shipped
 
 if TYPE_CHECKING:
     from xmcbench.plugins.registry import Registry

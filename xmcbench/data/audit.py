@@ -13,7 +13,6 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +30,14 @@ if TYPE_CHECKING:
 #: Words of a shingle, hash functions, and bands of them: texts with a similarity of 0.8 share a band in 99.98% of
 #: cases.
 _SHINGLE, _HASHES, _BANDS = 3, 64, 16
+#: Factors (odd) and offsets of the hash functions: uint64 [hashes].
+_FACTORS, _OFFSETS = np.frombuffer(np.random.RandomState(0).bytes(16 * _HASHES), np.uint64).reshape(2, -1)
+_FACTORS = _FACTORS | np.uint64(1)
 #: The least Jaccard similarity of the shingles of near duplicates.
 NEAR = 0.8
 #: Texts that a query is compared with, at most: those that share the most bands. Bands of more texts than
 #: ``_CROWDED`` do not count: they are boilerplate, and would make every query a comparison with every text.
 _COMPARED, _CROWDED = 100, 1_000
-
 #: Scripts whose words are not separated by spaces, by the first word of the names of their letters in Unicode.
 _UNSPACED = frozenset({"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"})
 #: The least share of a script in all letters, and of unknown letters in a script, that a warning is about.
@@ -49,18 +50,12 @@ _SINGULAR = {
 }
 #: Texts of a side whose letters are counted, and examples of a finding.
 _SAMPLED, _EXAMPLES = 2_000, 5
-
 #: The file of a tokenizer in the folder of a model.
 _TOKENIZER = "tokenizer.json"
 
 
 def statistics(dataset: Dataset) -> dict[str, float]:
-    """Return counts and means of a dataset, by name.
-
-    The counts of ``Dataset.counts``; labels per training and test instance, training instances per label; words
-    (separated by whitespace) per title and content of the instances, and per label; the number of labels without a
-    training pair, and of test pairs with such a label.
-    """
+    """Return counts and means of a dataset, by name. Words are separated by white space."""
     train, test = dataset.train_pairs(), dataset.test_pairs()
     frequency = np.bincount(train.indices, minlength=train.shape[1])
     instances = len(dataset.train) + len(dataset.test)
@@ -114,25 +109,21 @@ class Audit:
     unread: Mapping[str, float] = field(default_factory=dict)
 
     def warnings(self) -> list[str]:
-        """One line for each finding, for scripts without spaces between words, and for letters that are unknown."""
+        """One line per finding, and per warning about scripts without spaces and letters that are unknown."""
         found = list(map(str, self.findings))
         unspaced = {name: share for name, share in self.scripts.items() if name in _UNSPACED and share >= _FEW}
         if unspaced:
             listed = ", ".join(f"{name.capitalize()} {100 * share:.1f}%" for name, share in unspaced.items())
-            found.append(
-                f"letters of scripts without spaces between words: {listed}; methods that split at spaces take a "
-                "sentence for one word"
-            )
+            hint = "methods that split at spaces take a sentence for one word"
+            found.append(f"letters of scripts without spaces between words: {listed}; {hint}")
         for name, share in self.unread.items():
             if share >= _UNREAD and self.scripts.get(name, 0.0) >= _FEW:
-                found.append(
-                    f"{100 * share:.1f}% of the {name.capitalize()} letters are unknown to the tokenizer "
-                    f"({100 * self.scripts[name]:.1f}% of all letters are {name.capitalize()})"
-                )
+                what = f"{100 * share:.1f}% of the {name.capitalize()} letters are unknown to the tokenizer"
+                found.append(f"{what} ({100 * self.scripts[name]:.1f}% of all letters are {name.capitalize()})")
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """Everything as JSON values."""
+        """Everything, as JSON values."""
         return {**asdict(self), "warnings": self.warnings()}
 
 
@@ -149,9 +140,7 @@ def audit(dataset: Dataset, near: bool = True, tokenizer: Path | None = None) ->
     findings = [finding for name, texts in sides.items() for finding in _repetitions(name, texts, digests[name])]
     findings += _leaks(dataset, digests["training instances"], digests["test instances"], near)
     sample = [texts[row] for texts in sides.values() for row in range(0, len(texts), max(1, len(texts) // _SAMPLED))]
-    scripts: Counter[str] = Counter()
-    for text in sample:
-        scripts.update(_scripts(text))
+    scripts = _scripts("".join(sample))
     total = max(1, sum(scripts.values()))
     shares = {name: count / total for name, count in scripts.most_common(8)}
     unknown = unknown_letters(reader, sample, _scripts) if reader else Counter()
@@ -160,7 +149,7 @@ def audit(dataset: Dataset, near: bool = True, tokenizer: Path | None = None) ->
 
 
 def _digests(texts: Texts) -> np.ndarray:
-    """A number for each text, 0 where it is empty: the texts themselves may not fit in memory. uint64 [texts].
+    """A number per text, 0 where it is empty: the texts themselves may not fit in memory. uint64 [texts].
 
     Two of ten million different texts share one with a probability of 3 in a million.
     """
@@ -199,11 +188,10 @@ def _leaks(dataset: Dataset, train: np.ndarray, test: np.ndarray, near: bool) ->
 
 
 def near_pairs(queries: Iterable[str], texts: Iterable[str], every: bool = False) -> list[tuple[int, int]]:
-    """(query, text) of the queries that have a near duplicate among the texts: the first one found, by position.
+    """(query, text) of the queries that have a near duplicate among the texts, by position.
 
-    every: all that are found, not the first alone.
-    Texts with fewer than three words are not reported. Where many texts share most of their words, a near duplicate can
-    be missed: see ``_COMPARED``.
+    every: all near duplicates of a query, not the first alone. Texts with fewer than three words are not reported.
+    Where many texts share most of their words, a near duplicate can be missed: see ``_COMPARED``.
     """
     kept: list[tuple[int, np.ndarray]] = []
     seen: set[int] = set()
@@ -241,20 +229,12 @@ def _shingles(text: str) -> np.ndarray:
     return np.unique(np.fromiter((zlib.crc32(shingle.encode()) for shingle in shingles), np.uint64, len(shingles)))
 
 
-@cache
-def _coefficients() -> tuple[np.ndarray, np.ndarray]:
-    """Factors (odd) and offsets of the hash functions, uint64 [hashes] each."""
-    drawn = np.frombuffer(np.random.RandomState(0).bytes(16 * _HASHES), np.uint64)
-    return drawn[:_HASHES] | np.uint64(1), drawn[_HASHES:]
-
-
 def _bands(shingles: np.ndarray) -> list[tuple[int, bytes]]:
     """The keys under which texts that are alike meet; none without shingles."""
     if not len(shingles):
         return []
-    factors, offsets = _coefficients()
     # Multiply-shift (Dietzfelbinger et al., 1997): modulo 2^64, of which the upper half counts.
-    hashes = (shingles[:, None] * factors + offsets) >> np.uint64(32)
+    hashes = (shingles[:, None] * _FACTORS + _OFFSETS) >> np.uint64(32)
     return [(band, row.tobytes()) for band, row in enumerate(hashes.min(axis=0).reshape(_BANDS, -1))]
 
 
@@ -268,10 +248,7 @@ def _scripts(text: str) -> Counter[str]:
 
 
 def _load_tokenizer(place: Path) -> Tokenizer:
-    """Load the tokenizer of a model's folder, or a tokenizer.json, set to read texts whole.
-
-    Raises UsageError, and Unavailable without the package tokenizers.
-    """
+    """Load the tokenizer of a model's folder, or a tokenizer.json, to read texts whole. Raises an XmcbenchError."""
     try:
         from tokenizers import Tokenizer
     except ImportError:

@@ -14,13 +14,12 @@ from msgspec import Meta, Struct
 
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import write_text
-from xmcbench.storage.naming import check_name
+from xmcbench.storage.locations import check_name
 from xmcbench.storage.reading import read_text
 
 #: none: no prediction is removed; self: the test instance itself, where it is a label too; file: the reciprocal pairs
 #: in the dataset's filter file.
 Filter = Literal["none", "self", "file"]
-
 #: Training instances, test instances, labels, and the (instance, label) pairs of either side.
 Count = Literal["train", "test", "labels", "train_pairs", "test_pairs"]
 
@@ -35,10 +34,7 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Propensity(_Part, frozen=True):
-    """The constants A and B of the propensity model (Jain et al., 2016).
-
-    The defaults are those for datasets that are neither Amazon's nor Wikipedia's.
-    """
+    """A and B of the propensity model (Jain et al., 2016), by default for data of neither Amazon nor Wikipedia."""
 
     a: _Positive = 0.55
     b: _Positive = 1.5
@@ -103,11 +99,10 @@ class Download(_Part, frozen=True):
 class Card(_Part, frozen=True):
     """The description of a dataset.
 
-    slug: its name in file names and on the command line. counts: any of train, test, labels, train_pairs, test_pairs.
-    filter: the filter that its tables use by default. files: file name -> SHA-256. downloads: where the data are, in
-    order of preference. checked: the day on which these were last compared with their origin, and how. default: whether
-    it is used if no dataset is named. date: the day of the test data, as 2026-11-21, where it matters which models are
-    older.
+    slug: its name in file names and on the command line. filter: of its tables by default. files: file name -> SHA-256.
+    downloads: where the data are, in order of preference. checked: the day on which these were last compared with their
+    origin, and how. default: whether it is used if no dataset is named. date: of the test data, where it matters which
+    models are older.
     """
 
     name: str
@@ -160,12 +155,8 @@ def read_card(path: Path) -> Card:
 
 def write_card(path: Path, card: Card) -> None:
     """Write a card; ``read_card`` gives it back, and equal cards have equal bytes."""
-    counts = {name: card.counts[name] for name in get_args(Count) if name in card.counts}
-    build = card.build and msgspec.structs.replace(
-        card.build, indices=dict(sorted(card.build.indices.items())), tools=dict(sorted(card.build.tools.items()))
-    )
-    ordered = msgspec.structs.replace(card, counts=counts, files=dict(sorted(card.files.items())), build=build)
-    values: dict[str, Any] = msgspec.to_builtins(ordered)
+    values: dict[str, Any] = msgspec.to_builtins(card, order="deterministic")
+    values["counts"] = {name: card.counts[name] for name in get_args(Count) if name in card.counts}
     values = {key: value for key, value in values.items() if value not in ("", None, False, {}, [], ())}
     if values.get("filter") == "none":
         del values["filter"]

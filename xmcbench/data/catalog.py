@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from xmcbench.data.sources.finding import find_layout, place_of, source_at, with
 from xmcbench.data.sources.records import ENDINGS, SUFFIXES
 from xmcbench.data.sources.source import Place
 from xmcbench.errors import DataError, UnknownName, UsageError
-from xmcbench.storage.shipped import find_shipped
+from xmcbench.storage.locations import find_shipped
 
 if TYPE_CHECKING:
     from xmcbench.data.dataset import Dataset
@@ -34,10 +33,7 @@ DEV = "dev"
 
 @dataclass(frozen=True)
 class Listing:
-    """A dataset by name: its card, the place of its data, and why it cannot be used, if so.
-
-    place is None for a derived dataset, and for one that is not on this machine.
-    """
+    """A dataset by name, and why it cannot be used, if so. place: None if it is derived, or not on this machine."""
 
     slug: str
     name: str
@@ -55,8 +51,7 @@ def roots() -> list[Path]:
 
 def find_bundled() -> list[Path]:
     """Find the folder of the datasets that come with xmcbench: one path, or none."""
-    folder = find_shipped("datasets")
-    return [folder] if folder else []
+    return [*filter(None, [find_shipped("datasets")])]
 
 
 def writable_root() -> Path | None:
@@ -75,7 +70,11 @@ def known_datasets() -> list[Listing]:
     """
     cards: dict[str, tuple[Card | None, str]] = {}
     folders: dict[str, Path] = {}
-    for folder in _folders():
+    listed: list[Path] = []
+    for root in roots():
+        with suppress(OSError):  # a folder that may not be read holds nothing that could be used
+            listed += filter(Path.is_dir, sorted(root.iterdir()))
+    for folder in listed:
         slug, path = slug_of(folder.name), folder / "card.toml"
         try:
             if path.is_file():
@@ -99,12 +98,6 @@ def known_datasets() -> list[Listing]:
     return [_make_listing(slug, *cards[slug], folders) for slug in sorted(cards)]
 
 
-def _folders() -> Iterator[Path]:
-    for root in roots():
-        with suppress(OSError):  # a folder that may not be read holds nothing that could be used
-            yield from (folder for folder in sorted(root.iterdir()) if folder.is_dir())
-
-
 def bare_card(name: str) -> Card:
     """The card of a dataset of which only the name is known. Raises DataError for a name that cannot name files."""
     try:
@@ -118,31 +111,23 @@ def _make_listing(slug: str, card: Card | None, problem: str, folders: dict[str,
     place = Place(str(folders[slug]), folders[slug]) if slug in folders else None
     if card is None:
         return Listing(slug, slug, None, place, problem)
-    if place:
+    if place or (card.derive and card.derive.source in folders):
         return Listing(slug, card.name, card, place)
+    problem, root = f"{card.name} is not on this machine", writable_root()
     if card.derive:
         source = card.derive.source
-        if source in folders:
-            return Listing(slug, card.name, card, None)
         problem, hint = f"its source {source} is not on this machine", f"see {source}: xmcbench ls datasets"
-        return Listing(slug, card.name, card, None, problem, hint)
-    problem = f"{card.name} is not on this machine"
-    if card.build:
-        return Listing(slug, card.name, card, None, problem, f"build it: {_build_command(slug)}")
-    origin = f"get it from {card.homepage or 'its authors'}"
-    if card.downloads:
-        origin = f"fetch it: xmcbench data fetch {slug}; or {origin}"
-    target = (writable_root() or Path("$XMCBENCH_DATASETS")) / slug
-    hint = f"{origin} and put its files, in any layout of `xmcbench ls layouts`, into {target}"
+    elif card.build:
+        home, hint = home_of(slug), f"build it: xmcbench data build {slug}"
+        if home and not os.access(home, os.W_OK):
+            hint += f" --out {shlex.quote(str(root / slug)) if root else 'FOLDER'}"
+    else:
+        origin = f"get it from {card.homepage or 'its authors'}"
+        if card.downloads:
+            origin = f"fetch it: xmcbench data fetch {slug}; or {origin}"
+        target = (root or Path("$XMCBENCH_DATASETS")) / slug
+        hint = f"{origin} and put its files, in any layout of `xmcbench ls layouts`, into {target}"
     return Listing(slug, card.name, card, None, problem, hint)
-
-
-def _build_command(slug: str) -> str:
-    """Return the command that builds a dataset into the folder of its card, or into the first one that is writable."""
-    home, root = home_of(slug), writable_root()
-    if home is None or os.access(home, os.W_OK):
-        return f"xmcbench data build {slug}"
-    return f"xmcbench data build {slug} --out {shlex.quote(str(root / slug)) if root else 'FOLDER'}"
 
 
 def home_of(slug: str) -> Path | None:
@@ -177,8 +162,7 @@ def default_dataset() -> str:
 def locate(name_or_place: str | Path) -> Listing:
     """Find the dataset of this name or at this place; a name takes precedence over a folder of the same name.
 
-    A place is a folder, a file or an id, with options after a question mark (``xmcbench.data.sources.finding``). Raises
-    UnknownName for an unknown name, UsageError for a missing folder, DataError for a broken card.
+    A place is a folder, a file or an id, with options after a question mark. Raises UnknownName, UsageError, DataError.
     """
     place = place_of(name_or_place)
     if (dev := place.options.get(DEV)) is not None:
@@ -206,6 +190,7 @@ def normalize_name(reference: str) -> str:
 
 
 def _find_known(reference: str) -> Listing | None:
+    """Find a known dataset by name; None for a place and for an unknown name."""
     with suppress(UnknownName):
         return _find_named(place_of(reference))
     return None
@@ -229,16 +214,13 @@ def _find_named(place: Place) -> Listing | None:
 def load_dataset(name_or_place: str | Path) -> Dataset:
     """Load a dataset by name, or from any place in a layout that xmcbench knows.
 
-    A place needs no card; without one the propensities are those of the known dataset of its name, otherwise those of
-    datasets other than Amazon's and Wikipedia's.
-    Files are read and checked the first time; later loads map the cached form. The option ``documents=PLACE`` replaces
-    the test instances by other documents, without labels; ``limit=N`` keeps N training and N test instances at most;
+    A place needs no card; without one the propensities are those of the known dataset of its name, if any. Files are
+    read and checked the first time; later loads map the cached form. Options: ``documents=PLACE`` replaces the test
+    instances by other documents, without labels; ``limit=N`` keeps N training and N test instances at most;
     ``dev=SHARE`` replaces the test instances by a share of the training instances, to choose hyperparameters, and reads
-    no test instance.
-
-    Raises what ``locate`` raises, and DataError if the data are missing or broken, and inside a cell.
+    no test instance. Raises what ``locate`` raises, and DataError if the data are missing or broken, and inside a cell.
     """
-    from xmcbench.data.opening import derive, hold_out, open_dataset, with_documents, with_limit
+    from xmcbench.data.opening import derive, hold_out, open_dataset, open_training, with_documents, with_limit
 
     check_open("a dataset")
     options = place_of(name_or_place).options
@@ -250,22 +232,18 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
     listing = locate(name_or_place)
     if listing.card is None or listing.problem:
         raise DataError(listing.problem, listing.hint)
-    if (dev := place_of(name_or_place).options.get(DEV)) is not None:
-        return hold_out(_load_training(without(str(name_or_place), DEV)), listing.card, _read_share(dev))
+    if (dev := options.get(DEV)) is not None:
+        whole = without(str(name_or_place), DEV)
+        found = locate(whole)
+        if found.place and found.card:
+            training = open_training(source_at(found.place), found.card)
+        else:  # the parts of a derived dataset are made together
+            training = load_dataset(whole)
+        return hold_out(training, listing.card, _read_share(dev))
     if listing.place is not None:
         return open_dataset(source_at(listing.place), listing.card)
     parent = source_of(listing)
     return derive(open_dataset(source_at(parent.place), parent.card), listing.card)  # type: ignore[arg-type]
-
-
-def _load_training(reference: str) -> Dataset:
-    """Load a dataset for its training instances alone. The parts of a derived one are made together."""
-    from xmcbench.data.opening import open_training
-
-    listing = locate(reference)
-    if listing.place is None or listing.card is None:
-        return load_dataset(reference)
-    return open_training(source_at(listing.place), listing.card)
 
 
 def _read_share(text: str) -> float:
@@ -280,10 +258,7 @@ def _read_share(text: str) -> float:
 
 
 def load_documents(reference: str | Path) -> Texts:
-    """Return the texts of documents: of a place, or of the dataset of this name, without their labels.
-
-    Raises UsageError and DataError.
-    """
+    """Return the texts of documents: of a place, or of the dataset of this name. Raises UsageError and DataError."""
     from xmcbench.data.store import get_corpus
     from xmcbench.texts import Texts
 
@@ -297,10 +272,9 @@ def _documents_place(reference: str) -> Place:
     if listing is None:
         return place_of(reference)
     if listing.place is None:
-        raise DataError(
-            listing.problem or f"{listing.name} has no files: it is made when it is loaded",
-            listing.hint or f"write some: xmcbench data export {listing.slug} --format jsonl --out FOLDER",
-        )
+        problem = listing.problem or f"{listing.name} has no files: it is made when it is loaded"
+        hint = f"write some: xmcbench data export {listing.slug} --format jsonl --out FOLDER"
+        raise DataError(problem, listing.hint or hint)
     return listing.place
 
 
@@ -316,10 +290,9 @@ def source_of(listing: Listing) -> Listing:
 
 
 def _at_place(place: Place) -> Listing:
-    """The dataset at a place, with the card that lies there or a bare one.
+    """The dataset at a place, with the card that lies there or a bare one. Raises DataError.
 
-    A bare one has the propensity and the default filter of the known dataset of that name, if there is one: a board
-    knows no more than the name. Raises DataError for a broken card, and for a name that cannot name the files of a run.
+    A bare one has the propensity and the default filter of the known dataset of that name, if there is one.
     """
     path = place.path / "card.toml"
     if path.is_file():
@@ -328,9 +301,8 @@ def _at_place(place: Place) -> Listing:
         card = bare_card(_name_of(place))
         with suppress(UnknownName):
             if known := find(card.name).card:
-                card = msgspec.structs.replace(
-                    card, name=known.name, slug=known.slug, propensity=known.propensity, filter=known.filter
-                )
+                shared = {key: getattr(known, key) for key in ("name", "slug", "propensity", "filter")}
+                card = msgspec.structs.replace(card, **shared)
     is_derived = card.derive and find_layout(place) is None
     return Listing(card.slug, card.name, card, None if is_derived else place)
 

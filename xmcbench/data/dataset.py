@@ -18,10 +18,10 @@ from xmcbench.errors import DataError, UsageError
 from xmcbench.label_texts import LabelTexts
 from xmcbench.metrics.labels import MIN_INSTANCES
 from xmcbench.metrics.ranks import longest_filter
-from xmcbench.storage.cache import cache_root
+from xmcbench.storage.arrays import Pattern, pairs_digest, read_pattern, write_pairs
 from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.fingerprint import fingerprint
-from xmcbench.storage.pairs import Pattern, pairs_digest, read_pattern, write_pairs
+from xmcbench.storage.locations import cache_root
 from xmcbench.storage.reading import read_text
 from xmcbench.texts import Texts
 
@@ -31,10 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Dataset:
-    """N training and M test instances, L labels, and the pairs between them.
+    """N training and M test instances, L labels, and the pairs between them, which are opened on first use.
 
-    card: its description. sources: the files, or their folders, that it was read from. found: what was left out,
-    assumed or drawn when it was read. Texts and pairs are in separate files, opened on first use.
+    card: its description. sources: the files, or their folders, that it was read from. found: notes on its reading.
     """
 
     card: Card
@@ -66,10 +65,7 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of texts, pairs, what else labels carry, and the pairs that filters remove.
-
-        Files and layout do not matter.
-        """
+        """SHA-256 (hex) of texts, pairs, what else labels carry, and what filters remove; files do not matter."""
         rows = np.flatnonzero(self._own >= 0)
         parts = {
             "train": [self.train_corpus.texts_sha256, self.train_corpus.pairs_sha256],
@@ -107,19 +103,14 @@ class Dataset:
     def test_pairs(self) -> csr_matrix:
         """The test pairs: binary CSR, float32 [M, L], label ids ascending. Raises DataError inside a cell."""
         check_open("test pairs")
-        return _read_verified(
-            self.test_corpus.pair_file, self.label_corpus.rows, self.test_corpus.pairs_sha256
-        ).matrix()
+        corpus = self.test_corpus
+        return _read_verified(corpus.pair_file, self.label_corpus.rows, corpus.pairs_sha256).matrix()
 
     def counts(self) -> dict[str, int]:
         """Numbers of training and test instances, labels, and pairs of either side."""
-        return {
-            "train": self.train_corpus.rows,
-            "test": self.test_corpus.rows,
-            "labels": self.label_corpus.rows,
-            "train_pairs": self.train_corpus.pairs,
-            "test_pairs": self.test_corpus.pairs,
-        }
+        train, test = self.train_corpus, self.test_corpus
+        rows = {"train": train.rows, "test": test.rows, "labels": self.label_corpus.rows}
+        return {**rows, "train_pairs": train.pairs, "test_pairs": test.pairs}
 
     @cached_property
     def filters(self) -> tuple[Filter, ...]:
@@ -132,21 +123,18 @@ class Dataset:
     def choose_filter(self, name: str | None) -> Filter:
         """The named filter, or without a name that of the card. Raises UsageError if the dataset does not have it."""
         wanted = name or self.card.filter
-        found = next((kind for kind in self.filters if kind == wanted), None)
-        if found is None:
-            why = {
-                "self": ": none of its test instances is a label",
-                "file": f": it has no {TEST_FILTER[0]} for its test instances",
-            }.get(wanted, "")
-            hint = f"{'' if name else 'change filter in its card.toml; '}it has: {', '.join(self.filters)}"
-            raise UsageError(f"{self.name} has no filter {wanted!r}{why}", hint)
-        return found
+        for kind in self.filters:
+            if kind == wanted:
+                return kind
+        lack = {
+            "self": ": none of its test instances is a label",
+            "file": f": it has no {TEST_FILTER[0]} for its test instances",
+        }
+        hint = f"{'' if name else 'change filter in its card.toml; '}it has: {', '.join(self.filters)}"
+        raise UsageError(f"{self.name} has no filter {wanted!r}{lack.get(wanted, '')}", hint)
 
     def filter(self, kind: Filter) -> csr_matrix | None:
-        """The (test instance, label) predictions that a filter removes: binary CSR, float32 [M, L]; None for ``none``.
-
-        Raises UsageError when the dataset has no such filter.
-        """
+        """The predictions that a filter removes: binary CSR, float32 [M, L]; None for ``none``. Raises UsageError."""
         from scipy.sparse import csr_matrix
 
         check_open("a filter")

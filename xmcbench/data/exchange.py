@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,11 +37,11 @@ def formats() -> dict[str, type[Source]]:
 def export(dataset: Dataset, out: Path, format: str, force: bool = False, flatten: bool = False) -> list[Path]:  # noqa: A002 - the word for it
     """Write ``dataset`` into the new folder ``out`` in one of ``formats``, with its filter and a card.
 
-    Returns the files; reading them gives the same dataset. flatten: make every run of white space in a text a
-    space, where the format has one text per line, and leave out what labels carry besides their titles, where the
-    format cannot hold it. Raises UnknownName for another format, UsageError if ``out`` is not
-    empty (with ``force``, its other files stay, and those of the same names are replaced), or has a filter of something
-    else, and DataError if the format cannot hold the data.
+    Returns the files; reading them gives the same dataset. flatten: make every run of white space in a text a space,
+    where the format has one text per line, and leave out what labels carry besides their titles, where the format
+    cannot hold it. Raises UnknownName for another format, UsageError if ``out`` has files (force: other files stay, and
+    files of the same names are replaced) or a filter of something else, and DataError if the format cannot hold the
+    data.
     """
     known = formats()
     if format not in known:
@@ -56,8 +56,10 @@ def export(dataset: Dataset, out: Path, format: str, force: bool = False, flatte
         raise UsageError(f"{left} would be taken for the filter of {dataset.name}", "move it, or choose another folder")
     # Uids that are no more than row numbers are those of the rows here: the rows of a test set that was drawn have the
     # numbers of others, which a reader would take for names.
-    train = dataset.train if dataset.train_corpus.uids else _number_rows(dataset.train)
-    test = dataset.test if dataset.test_corpus.uids else _number_rows(dataset.test)
+    train, test = (
+        texts if corpus.uids else _number_rows(texts)
+        for texts, corpus in ((dataset.train, dataset.train_corpus), (dataset.test, dataset.test_corpus))
+    )
     content = Content(train, test, dataset.labels, dataset.train_pairs, dataset.test_pairs)
     with output_folder(out, force) as folder:
         known[format].write(content, folder, flatten)
@@ -81,10 +83,7 @@ def _number_rows(texts: Texts) -> Texts:
 
 
 def convert(reference: str | Path, out: Path, force: bool = False) -> Dataset:
-    """Read a dataset in any layout, and write it into the new folder ``out`` in the raw layout; returns it as read.
-
-    Raises what ``load_dataset`` and ``export`` raise.
-    """
+    """Read a dataset in any layout, and write it into the new folder ``out`` in the raw layout; returns it as read."""
     check_free(out, force)
     dataset = load_dataset(reference)
     export(dataset, out, "xc", force)
@@ -105,7 +104,16 @@ def output_folder(out: Path, force: bool = False, rebuild: bool = False) -> Iter
         yield folder
         check_free(out, force, rebuild)  # it may have been filled meanwhile
         with writing(out):
-            _move(folder, target)
+            if not os.path.lexists(target):
+                os.replace(folder, target)
+                return
+            # A folder that is there stays the same folder, even an empty one: someone may stand in it or have linked to
+            # it. A card goes last, as it describes the other files.
+            files = sorted(path for path in folder.rglob("*") if path.is_file())
+            for path in sorted(files, key=lambda path: path.name == "card.toml"):
+                place = target / path.relative_to(folder)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(path, place)
 
 
 def check_free(out: Path, force: bool = False, rebuild: bool = False) -> None:
@@ -114,19 +122,14 @@ def check_free(out: Path, force: bool = False, rebuild: bool = False) -> None:
         raise UsageError(f"{out} already exists and is not a folder", "choose a new or empty folder")
     if force or not out.exists():
         return
-    own = _own_files(out) if rebuild else set()
+    own: set[str] = set()
+    if rebuild:
+        with suppress(DataError):
+            files = read_card(out / "card.toml").files
+            own = {"card.toml", *(name for name, sha256 in files.items() if has_checksum(out / name, sha256))}
     if others := sorted(path for path in out.iterdir() if path.name not in own):
         hint = "choose a new or empty folder; --force writes beside other files and replaces those of the same name"
         raise UsageError(f"{out} already exists and contains {others[0].name}", hint)
-
-
-def _own_files(folder: Path) -> set[str]:
-    """The names of the files that still match the card in a folder: the card, and those built with it."""
-    try:
-        files = read_card(folder / "card.toml").files
-    except DataError:
-        return set()
-    return {"card.toml", *(name for name, sha256 in files.items() if has_checksum(folder / name, sha256))}
 
 
 def has_checksum(path: Path, sha256: str) -> bool:
@@ -135,16 +138,3 @@ def has_checksum(path: Path, sha256: str) -> bool:
         return path.is_file() and sha256_file(path) == sha256
     except OSError:
         return False
-
-
-def _move(folder: Path, target: Path) -> None:
-    """Put the files of a folder into another; a card goes last, as it describes the others."""
-    if not os.path.lexists(target):
-        os.replace(folder, target)
-        return
-    # A folder that is there stays the same folder, even an empty one: someone may stand in it or have linked to it.
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    for path in sorted(files, key=lambda path: path.name == "card.toml"):
-        place = target / path.relative_to(folder)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(path, place)

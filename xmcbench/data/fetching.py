@@ -15,18 +15,17 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from xmcbench.data.archives import Patience, download, unpack
 from xmcbench.data.card import Card
 from xmcbench.data.catalog import find, writable_root
-from xmcbench.data.download import Patience, download
 from xmcbench.data.exchange import check_free, has_checksum, output_folder
 from xmcbench.data.sources.finding import find_layout
 from xmcbench.data.sources.source import Place
-from xmcbench.data.unpacking import unpack
 from xmcbench.errors import DataError, UsageError
 from xmcbench.output.escaping import visible
 from xmcbench.storage.atomic import write_json, writing
-from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file
+from xmcbench.storage.locations import cache_root
 from xmcbench.storage.locks import exclusive
 from xmcbench.storage.reading import read_bytes
 from xmcbench.storage.temporary import folder_in
@@ -63,8 +62,7 @@ def fetch_data(
 
     Data that are there, and are those of ``fetch.lock``, are not fetched again. offline: open no connection. Raises
     DataError, saying where else to get them, where no download works or one brings other files than the first fetch;
-    UsageError for a folder with other files, or with what was fetched for another dataset; StorageError where a file
-    cannot be written.
+    UsageError for a folder with files of something else.
     """
     listing = find(slug)
     card = listing.card
@@ -139,13 +137,20 @@ def _fetch(card: Card, url: str, archive: Path, target: Path, force: bool, patie
         with folder_in(target.absolute().parent) as temporary:
             with writing(temporary):
                 unpack(archive, temporary)
-            root = _root_of(temporary, card)
+            # The outermost folder that has a layout.
+            below = sorted((path for path in temporary.rglob("*") if path.is_dir()), key=lambda path: len(path.parts))
+            root = next((path for path in (temporary, *below) if find_layout(Place(str(path), path))), None)
+            if root is None:
+                raise DataError(f"the archive that was downloaded for {card.name} has no layout that xmcbench knows")
             # The card is ours, whatever the archive says.
             found = sorted(path for path in root.rglob("*") if path.is_file() and path.name not in ("card.toml", LOCK))
             files = {path.relative_to(root).as_posix(): sha256_file(path) for path in found}
             archives = {**(lock.archives if lock else {}), url: sha256_file(archive)}
-            if lock:
-                _compare(url, files, lock)
+            known = lock.files if lock else files
+            if differing := min((name for name, _ in files.items() ^ known.items()), default=""):
+                what = "differs from that of the first fetch" if differing in known else "was not in the first fetch"
+                what = what if differing in files else "of the first fetch is missing"
+                raise DataError(f"{differing} of {url} {what}", "is the mirror intact?")
             with output_folder(target, force, rebuild=True) as folder:
                 for name in files:
                     path = folder / name
@@ -157,24 +162,3 @@ def _fetch(card: Card, url: str, archive: Path, target: Path, force: bool, patie
         raise
     archive.unlink()
     return [target / name for name in files]
-
-
-def _root_of(folder: Path, card: Card) -> Path:
-    """The folder of an unpacked archive that has a layout, the outermost first."""
-    below = sorted((path for path in folder.rglob("*") if path.is_dir()), key=lambda path: len(path.parts))
-    root = next((path for path in (folder, *below) if find_layout(Place(str(path), path))), None)
-    if root is None:
-        raise DataError(f"the archive that was downloaded for {card.name} has no layout that xmcbench knows")
-    return root
-
-
-def _compare(url: str, files: dict[str, str], lock: Lock) -> None:
-    """Raise DataError for other files than those of the first fetch."""
-    for name in sorted(files.keys() | lock.files.keys()):
-        if files.get(name) != lock.files.get(name):
-            what = "differs from that of the first fetch"
-            if name not in files:
-                what = "of the first fetch is missing"
-            elif name not in lock.files:
-                what = "was not in the first fetch"
-            raise DataError(f"{name} of {url} {what}", "is the mirror intact?")

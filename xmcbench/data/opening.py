@@ -7,7 +7,7 @@ instance was seen in training; and an instance is on the same side wherever it i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,9 +22,9 @@ from xmcbench.data.store import Corpus, get_cached, get_corpus, open_corpus, row
 from xmcbench.data.text_files import at
 from xmcbench.errors import DataError, UsageError
 from xmcbench.output.escaping import visible
-from xmcbench.storage.cache import cache_root
+from xmcbench.storage.arrays import read_pairs
 from xmcbench.storage.fingerprint import fingerprint
-from xmcbench.storage.pairs import read_pairs
+from xmcbench.storage.locations import cache_root
 from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
@@ -41,7 +41,13 @@ def open_dataset(source: Source, card: Card) -> Dataset:
     A missing training or test set is drawn from the other. Raises DataError when a file is missing, damaged, breaks the
     format, or is not the one the card names by its SHA-256; UsageError for invalid options of the place.
     """
-    share, seed = _split_options(source.place.options)
+    options = source.place.options
+    try:
+        share, seed = float(options.get("test_share", 0.2)), int(options.get("split_seed", 0))
+    except ValueError:
+        share, seed = 0.0, 0
+    if not 0 < share < 1 or not 0 <= seed < 2**32:
+        raise UsageError("invalid test_share or split_seed", "test_share is in (0, 1), split_seed in 0..2^32-1")
     holding, test_filter = source.find_parts(), source.place.find(*TEST_FILTER)
     files = tuple(dict.fromkeys([*holding.files, *filter(None, (test_filter, source.place.find(*TRAIN_FILTER)))]))
     parts = [part for part in (holding.train, holding.test) if part is not None]
@@ -54,7 +60,7 @@ def open_dataset(source: Source, card: Card) -> Dataset:
         if test_filter:
             notes.append(f"{test_filter.name} is not used: it numbers the rows of another test set")
     else:
-        unused = [name for name in ("test_share", "split_seed") if name in source.place.options]
+        unused = [name for name in ("test_share", "split_seed") if name in options]
         notes += [f"{name} is not used: there are a training and a test set" for name in unused]
         if test_filter:
             pairs = filter_store(test_filter, corpora[1].rows, labels.rows)
@@ -65,8 +71,7 @@ def open_dataset(source: Source, card: Card) -> Dataset:
 def open_training(source: Source, card: Card) -> Dataset:
     """Open the training instances of a source, which stand in the place of the test instances too.
 
-    Those are not read, unless the layout has both in one file, or gathers the labels from both. Raises what
-    ``open_dataset`` raises.
+    Test instances are not read, unless the layout has both in one file, or gathers the labels from both.
     """
     holding = source.find_training()
     if holding is None or holding.train is None:
@@ -79,38 +84,30 @@ def open_training(source: Source, card: Card) -> Dataset:
 
 
 def hold_out(parent: Dataset, card: Card, share: float) -> Dataset:
-    """Return the dataset of which a share of the distinct training texts of ``parent`` are the test instances.
-
-    Its card is that of ``parent`` with another name. Raises DataError where all texts are alike.
-    """
+    """Return the dataset of which a share of the distinct training texts of ``parent`` are the test instances."""
     (train, test), _ = split(parent.train_corpus, parent.label_corpus.rows, share, 0)
     note = (
         f"{test.rows:,} of {parent.train_corpus.rows:,} training instances are held out for testing, by the digest of "
         f"their text (dev={share:g}); no test instance is used"
     )
-    derivation = Derivation(source=parent.slug, seed=0, held_out=test.rows)
-    made = Dataset(
-        msgspec.structs.replace(card, derive=derivation),
-        train,
-        test,
-        parent.label_corpus,
-        None,
-        parent.sources,
-        (*parent.found, note),
-    )
-    if card.filter in made.filters:
-        return made
-    return replace(made, card=msgspec.structs.replace(made.card, filter="none"))
+    card = msgspec.structs.replace(card, derive=Derivation(source=parent.slug, seed=0, held_out=test.rows))
+    made = Dataset(card, train, test, parent.label_corpus, None, parent.sources, (*parent.found, note))
+    return made if card.filter in made.filters else replace(made, card=msgspec.structs.replace(card, filter="none"))
 
 
 def _read(
     source: Source, card: Card, labels_part: Part, parts: Sequence[Part], files: tuple[Path, ...]
 ) -> tuple[Corpus, list[Corpus]]:
     """Return labels and instances in their loaded form, once the files are those of the card."""
-    _check_sums(files, card, source.place.path)
+    root = source.place.path
+    for path in files if card.files else ():
+        name = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+        if name in card.files and fingerprint(path) != card.files[name]:
+            hint = f"download it again, or remove it from {root / 'card.toml'} if the change is intended"
+            raise DataError(f"{path} does not match the card of {card.name}: its SHA-256 differs", hint)
     labels = get_corpus(labels_part, source)
     if not parts:
-        raise DataError(f"{source.place.path} has no instances", "a dataset needs documents to train on or to test on")
+        raise DataError(f"{root} has no instances", "a dataset needs documents to train on or to test on")
     corpora = [get_corpus(part, source) for part in parts]
     for part, corpus in zip(parts, corpora, strict=True):
         if corpus.highest >= labels.rows:
@@ -124,10 +121,7 @@ def _name_files(files: tuple[Path, ...]) -> tuple[Path, ...]:
 
 
 def with_documents(dataset: Dataset, source: Source) -> Dataset:
-    """Return the dataset with the documents of a source as its test instances, which have no labels.
-
-    Raises what ``open_dataset`` raises.
-    """
+    """Return the dataset with the documents of a source as its test instances, which have no labels."""
     part = source.documents()
     test = get_corpus(part, source)
     card = msgspec.structs.replace(dataset.card, name=f"{dataset.name}+documents", filter="none")
@@ -155,43 +149,27 @@ def with_limit(dataset: Dataset, limit: str) -> Dataset:
 
     folder = get_cached("limited", {"from": dataset.digest, "corpora": dataset.corpora, "limit": number}, fill)
     train, test = (open_corpus(folder / name) for name in ("train", "test"))
-    sizes = (f"{part.rows:,} of {dataset.counts()[side]:,}" for side, part in (("train", train), ("test", test)))
-    note = "limited to {} training and {} test instances, which were drawn: figures are not those of {}".format(
-        *sizes, dataset.name
+    note = (
+        f"limited to {train.rows:,} of {dataset.train_corpus.rows:,} training and {test.rows:,} of "
+        f"{dataset.test_corpus.rows:,} test instances, which were drawn: figures are not those of {dataset.name}"
     )
     card = msgspec.structs.replace(dataset.card, name=name_sample(dataset.name, number))
     filter_pairs = folder / "filter.npz" if dataset.filter_pairs else None
     return Dataset(card, train, test, dataset.label_corpus, filter_pairs, dataset.sources, (*dataset.found, note))
 
 
-def _check_sums(files: tuple[Path, ...], card: Card, root: Path) -> None:
-    for path in files if card.files else ():
-        name = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
-        if name in card.files and fingerprint(path) != card.files[name]:
-            hint = f"download it again, or remove it from {root / 'card.toml'} if the change is intended"
-            raise DataError(f"{path} does not match the card of {card.name}: its SHA-256 differs", hint)
-
-
-def _split_options(options: Mapping[str, str]) -> tuple[float, int]:
-    """Read the share of the distinct texts that are drawn for testing, and the seed. Raises UsageError."""
-    try:
-        share, seed = float(options.get("test_share", 0.2)), int(options.get("split_seed", 0))
-    except ValueError:
-        share, seed = 0.0, 0
-    if not 0 < share < 1 or not 0 <= seed < 2**32:
-        raise UsageError("invalid test_share or split_seed", "test_share is in (0, 1), split_seed in 0..2^32-1")
-    return share, seed
-
-
 def split(whole: Corpus, labels: int, share: float, seed: int) -> tuple[list[Corpus], str]:
-    """Divide instances into training and test instances; returns them and a sentence about it.
-
-    labels: L. Raises DataError where all texts are alike.
-    """
+    """Divide instances into training and test instances; returns them and a sentence about it. labels: L."""
 
     def fill(folder: Path) -> None:
         texts, pairs = Texts.open(whole.texts), read_pairs(whole.pair_file, labels)
-        is_test = _draw(texts, share, seed)
+        heads = (hashlib.sha256(f"{seed}\n{text}".encode()).digest()[:8] for text in texts)
+        digests = np.fromiter((int.from_bytes(head, "big") for head in heads), np.uint64, len(texts))
+        distinct = np.unique(digests)
+        if len(distinct) < 2:
+            raise DataError("a test set cannot be drawn: all instances have the same text", "a dataset needs two texts")
+        wanted = min(max(1, round(share * len(distinct))), len(distinct) - 1)
+        is_test = digests <= distinct[wanted - 1]
         for name, rows in (("train", np.flatnonzero(~is_test)), ("test", np.flatnonzero(is_test))):
             write_corpus(folder / name, rows_of(texts, rows), pairs[rows], whole.uids)
 
@@ -207,23 +185,8 @@ def split(whole: Corpus, labels: int, share: float, seed: int) -> tuple[list[Cor
     return [train, test], note
 
 
-def _draw(texts: Texts, share: float, seed: int) -> np.ndarray:
-    """Draw the test instances: bool [N]."""
-    heads = (hashlib.sha256(f"{seed}\n{text}".encode()).digest()[:8] for text in texts)
-    digests = np.fromiter((int.from_bytes(head, "big") for head in heads), np.uint64, len(texts))
-    distinct = np.unique(digests)
-    if len(distinct) < 2:
-        raise DataError("a test set cannot be drawn: all instances have the same text", "a dataset needs two texts")
-    wanted = min(max(1, round(share * len(distinct))), len(distinct) - 1)
-    return np.asarray(digests <= distinct[wanted - 1])
-
-
 def derive(parent: Dataset, card: Card) -> Dataset:
-    """Make the dataset of ``card.derive``: some labels of ``parent``, and the instances that have one of them; some of
-    its training instances, held out for testing; or its titles, without their contents.
-
-    Raises DataError if the parent has fewer, or if no instance is left.
-    """
+    """Make the dataset of ``card.derive``. Raises DataError if the parent is too small, or if no instance is left."""
     derivation = card.derive
     if derivation is None:
         raise DataError(f"the card of {card.name} has no [derive]")
@@ -232,9 +195,15 @@ def derive(parent: Dataset, card: Card) -> Dataset:
     def fill(folder: Path) -> None:
         if labels is not None:
             _write_labels(parent, folder, draw(parent.label_corpus.rows, labels, seed, card.name, "labels"), card.name)
-        elif held_out is not None:
-            rows = draw(parent.train_corpus.rows, held_out, seed, card.name, "training instances")
-            _write_held_out(parent, folder, rows, card.name)
+        elif held_out is not None:  # the test instances of the parent are not used
+            total, pairs = parent.train_corpus.rows, parent.train_pairs()
+            rows = draw(total, held_out, seed, card.name, "training instances")
+            if held_out == total:
+                raise DataError(
+                    f"{card.name} holds out all {total} training instances", "some must be left for training"
+                )
+            for side, own in (("train", np.setdiff1d(np.arange(total), rows)), ("test", rows)):
+                write_corpus(folder / side, rows_of(parent.train, own), pairs[own], parent.train_corpus.uids)
         else:
             for name, texts, pairs, uids in _sides(parent):
                 write_corpus(folder / name, _titles(texts), pairs, uids)
@@ -243,24 +212,24 @@ def derive(parent: Dataset, card: Card) -> Dataset:
     made_from = {"from": parent.digest, "corpora": parent.corpora}
     folder = get_cached("derived", {**msgspec.to_builtins(derivation), **made_from}, fill)
     train, test = (open_corpus(folder / name) for name in ("train", "test"))
+    label_corpus, filter_pairs = parent.label_corpus, parent.filter_pairs
     if labels is not None:
-        filter_pairs = folder / "filter.npz" if parent.filter_pairs else None
-        return Dataset(card, train, test, open_corpus(folder / "labels"), filter_pairs, parent.sources, parent.found)
-    # All labels stay. The filter file is about the test instances of the source.
-    filter_pairs = None if held_out is not None else parent.filter_pairs
-    return Dataset(card, train, test, parent.label_corpus, filter_pairs, parent.sources, parent.found)
+        label_corpus, filter_pairs = open_corpus(folder / "labels"), filter_pairs and folder / "filter.npz"
+    elif held_out is not None:  # the filter file is about the test instances of the source
+        filter_pairs = None
+    return Dataset(card, train, test, label_corpus, filter_pairs, parent.sources, parent.found)
 
 
 def draw(total: int, wanted: int, seed: int, name: str, what: str) -> np.ndarray:
-    """Draw ``wanted`` of the numbers 0..total-1, ascending: int64 [wanted].
+    """Draw ``wanted`` of the numbers 0..total-1, ascending: int64 [wanted]. Raises DataError if there are fewer.
 
     They are the first elements of a permutation by numpy's RandomState, whose stream is frozen (NEP 19): equal on every
-    machine and with every numpy. A smaller sample is a subset of a larger one of the same seed. ``name`` and ``what``
-    (labels, training instances) are for the error: DataError unless 0 < wanted <= total.
+    machine and with every numpy. A smaller sample is a subset of a larger one of the same seed.
     """
     if not 0 < wanted <= total:
-        hint = "[derive] in its card must take from 1 to all of them"
-        raise DataError(f"{name} takes {wanted} {what} of {total}", hint)
+        raise DataError(
+            f"{name} takes {wanted} {what} of {total}", "[derive] in its card must take from 1 to all of them"
+        )
     return np.sort(np.random.RandomState(seed).permutation(total)[:wanted])
 
 
@@ -284,15 +253,6 @@ def _write_labels(parent: Dataset, folder: Path, labels: np.ndarray, name: str) 
         removed = read_pairs(parent.filter_pairs, parent.label_corpus.rows)[rows][:, labels]
         write_filter_pairs(folder / "filter.npz", removed)
     write_corpus(folder / "labels", rows_of(parent.labels, labels), None, parent.label_corpus.uids)
-
-
-def _write_held_out(parent: Dataset, folder: Path, rows: np.ndarray, name: str) -> None:
-    """Write these training instances as the test instances; the test instances of the parent are not used."""
-    total, pairs = parent.train_corpus.rows, parent.train_pairs()
-    if len(rows) == total:
-        raise DataError(f"{name} holds out all {total} training instances", "some must be left for training")
-    for side, own in (("train", np.setdiff1d(np.arange(total), rows)), ("test", rows)):
-        write_corpus(folder / side, rows_of(parent.train, own), pairs[own], parent.train_corpus.uids)
 
 
 def _titles(texts: Texts) -> Iterator[pa.RecordBatch]:

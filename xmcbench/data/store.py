@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from itertools import chain
+from itertools import chain, zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,11 +24,11 @@ from xmcbench.data.text_files import at
 from xmcbench.errors import DataError, StorageError
 from xmcbench.label_texts import LabelTexts, column_types, details_table, label_digest, without_empty
 from xmcbench.output.quantities import format_count
+from xmcbench.storage.arrays import pairs_digest, write_pairs
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
-from xmcbench.storage.cache import cache_root
 from xmcbench.storage.fingerprint import fingerprint
-from xmcbench.storage.pairs import pairs_digest, write_pairs
+from xmcbench.storage.locations import cache_root
 from xmcbench.storage.reading import bounded_memory, read_text
 from xmcbench.texts import BATCH, Texts
 
@@ -49,21 +49,19 @@ _SAMPLE = 200
 
 @dataclass(frozen=True)
 class Corpus:
-    """A part of a source in its loaded form: ``texts.arrow`` and ``pairs.npz`` in ``folder``.
+    """A part of a source in its loaded form: ``texts.arrow`` and ``pairs.npz`` in ``folder``, with digests and counts.
 
-    texts_sha256, pairs_sha256: digests; that of pairs is empty for labels. rows, pairs: counts. highest, highest_line:
-    the highest label id and its line (-1 and 0 without pairs, and where it was checked before). uids: whether the uids
-    are more than row numbers, which two files share by accident. notes: on what was left out or assumed when it was
-    read.
+    highest, highest_line: the highest label id and its line (-1 and 0 without pairs, and where it was checked before).
+    uids: whether the uids are more than row numbers, which two files share by accident.
     """
 
     folder: Path
     texts_sha256: str
     rows: int
-    pairs: int
-    highest: int
-    highest_line: int
     uids: bool
+    pairs: int = 0
+    highest: int = -1
+    highest_line: int = 0
     pairs_sha256: str = ""
     notes: tuple[str, ...] = ()
 
@@ -81,10 +79,7 @@ class Corpus:
 def get_cached(
     kind: str, identity: Mapping[str, object], fill: Callable[[Path], None], uses: tuple[object, ...] = ()
 ) -> Path:
-    """Return the cache folder of this kind and identity; ``fill``, which calls ``uses``, makes it if it is missing.
-
-    Raises StorageError, naming the cache, when there is no room or no permission.
-    """
+    """Return the cache folder of this kind and identity; ``fill``, which calls ``uses``, makes it if it is missing."""
     try:
         return Artifacts(cache_root()).get(kind, identity, fill, uses)
     except StorageError as error:
@@ -92,10 +87,7 @@ def get_cached(
 
 
 def get_corpus(part: Part, source: Source) -> Corpus:
-    """Return the loaded form of a part, which is read once.
-
-    Raises what ``load_corpus`` raises, and DataError where a file changes while it is read.
-    """
+    """Return the loaded form of a part, which is read once. Raises DataError."""
     sha256 = fingerprint(*part.files)
 
     def fill(folder: Path) -> None:
@@ -119,43 +111,34 @@ def open_corpus(folder: Path) -> Corpus:
 
 
 def load_corpus(part: Part, folder: Path) -> Corpus:
-    """Read a part into ``folder``, a batch of rows at a time.
-
-    Raises DataError if a file is damaged, malformed or empty, repeats a uid, or asks for too much memory.
-    """
+    """Read a part into ``folder``, a batch of rows at a time. Raises DataError, also if it takes too much memory."""
     with bounded_memory(part.path):
         reader = _Reader(part)
         texts = write_texts(folder / "texts.arrow", reader.batches())
         reader.check_uids(texts)
         uids = any(uid != str(row) for row, uid in enumerate(texts.uids))
-        pairs = {} if part.kind == "labels" else reader.pairs()
-        notes = (*part.notes, *_note_parents(part, texts), *_note_spaces(part, texts))
-        return _finish(folder, texts, uids, notes=notes, **pairs)
+        if part.kind == "labels":
+            return _finish(folder, texts, uids, notes=(*part.notes, *_note_labels(part.path.name, texts)))
+        return _finish(folder, texts, uids, notes=tuple(part.notes), **reader.pairs())
 
 
-def _note_parents(part: Part, texts: LabelTexts) -> tuple[str, ...]:
-    """Return a note on parents that are not labels."""
+def _note_labels(name: str, texts: LabelTexts) -> Iterator[str]:
+    """Note parents that are not labels, and labels whose first letters are mostly of scripts without spaces."""
     import pyarrow.compute as pc
 
-    if "parents" not in texts.details:
-        return ()
-    named = pc.list_flatten(texts.details["parents"])
-    known = pc.is_in(named, value_set=texts.uids.to_arrow().combine_chunks())
-    unknown = len(named) - pc.sum(known).as_py()
-    return (f"{format_count(unknown, 'parent')} in {part.path.name} left out: no labels",) if unknown else ()
-
-
-def _note_spaces(part: Part, texts: LabelTexts) -> tuple[str, ...]:
-    """Return a note where most letters of the first labels are of scripts without spaces between words."""
-    sample = "".join(title[:_SAMPLE] for title in texts.titles[:_SAMPLE]) if part.kind == "labels" else ""
-    if 2 * len(_NO_SPACES.findall(sample)) <= sum(map(str.isalpha, sample)):
-        return ()
-    hint = "--set METHOD.analyzer=icu finds them (tfidf, bm25 and others)"
-    return (f"most labels in {part.path.name} have no spaces between words: {hint}",)
+    if "parents" in texts.details:
+        named = pc.list_flatten(texts.details["parents"])
+        known = pc.is_in(named, value_set=texts.uids.to_arrow().combine_chunks())
+        if unknown := len(named) - pc.sum(known).as_py():
+            yield f"{format_count(unknown, 'parent')} in {name} left out: no labels"
+    sample = "".join(title[:_SAMPLE] for title in texts.titles[:_SAMPLE])
+    if 2 * len(_NO_SPACES.findall(sample)) > sum(map(str.isalpha, sample)):
+        hint = "--set METHOD.analyzer=icu finds them (tfidf, bm25 and others)"
+        yield f"most labels in {name} have no spaces between words: {hint}"
 
 
 class _Reader:
-    """The rows of a part on their way into the loaded form, with the file and the line of each."""
+    """The rows of a part on their way into the loaded form, with their files and lines."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
@@ -195,12 +178,10 @@ class _Reader:
             more = details_table(details) if details else {}
             return pa.record_batch([*columns, *more.values()], [*_COLUMNS, *more])
         except UnicodeEncodeError:
-            whole = [
-                (*own, *more.alternatives, more.content, *more.parents)
-                for own, more in zip(texts, details, strict=False)
-            ]
-            for row, parts in enumerate(whole or texts, len(self._lines) - len(texts)):
-                if any(0xD800 <= ord(letter) < 0xE000 for text in parts for letter in text):
+            carried = ((*more.alternatives, more.content, *more.parents) for more in details)
+            rows = zip_longest(texts, carried, fillvalue=())
+            for row, (own, others) in enumerate(rows, len(self._lines) - len(texts)):
+                if any(0xD800 <= ord(letter) < 0xE000 for text in (*own, *others) for letter in text):
                     hint = "this is not valid Unicode: fix the text"
                     raise at(*self._place(row), "contains half a surrogate pair", hint) from None
             raise
@@ -227,15 +208,15 @@ class _Reader:
         """The pairs, label ids sorted and deduplicated, and the highest label id with its line."""
         rows, targets = np.arange(len(self._lines)), np.frombuffer(self._targets, np.int32)
         row_of = np.repeat(rows, self._lengths)
-        highest, line = -1, 0
+        facts: dict[str, Any] = {}
         if len(targets):
             if targets.min() < 0:
                 place = self._place(int(row_of[targets.argmin()]))
                 raise at(*place, f"target_ind {targets.min()} is out of range", "label ids start at 0")
-            highest, line = int(targets.max()), self._place(int(row_of[targets.argmax()]))[1]
+            facts = {"highest": int(targets.max()), "highest_line": self._place(int(row_of[targets.argmax()]))[1]}
         keys = np.unique(row_of * (np.int64(1) << 32) + targets)
         indptr = np.concatenate([[0], np.cumsum(np.bincount(keys >> 32, minlength=len(rows)))])
-        return {"pairs": (indptr, (keys & 0xFFFFFFFF).astype(np.int32)), "highest": highest, "line": line}
+        return {"pairs": (indptr, (keys & 0xFFFFFFFF).astype(np.int32)), **facts}
 
 
 def write_corpus(folder: Path, rows: Iterable[pa.RecordBatch], pairs: csr_matrix | None, uids: bool) -> None:
@@ -246,20 +227,14 @@ def write_corpus(folder: Path, rows: Iterable[pa.RecordBatch], pairs: csr_matrix
 
 
 def _finish(
-    folder: Path,
-    texts: Texts,
-    uids: bool,
-    pairs: tuple[np.ndarray, np.ndarray] | None = None,
-    highest: int = -1,
-    line: int = 0,
-    notes: tuple[str, ...] = (),
+    folder: Path, texts: Texts, uids: bool, pairs: tuple[np.ndarray, np.ndarray] | None = None, **facts: Any
 ) -> Corpus:
     """Write pairs (indptr, indices) and facts beside texts."""
-    digest, count = "", 0
+    facts = {"texts_sha256": texts.digest, "rows": len(texts), "uids": uids, **facts}
     if pairs is not None:
         write_pairs(folder / "pairs.npz", *pairs)
-        digest, count = pairs_digest(*pairs), len(pairs[1])
-    corpus = Corpus(folder, texts.digest, len(texts), count, highest, line, uids, digest, notes)
+        facts |= {"pairs": len(pairs[1]), "pairs_sha256": pairs_digest(*pairs)}
+    corpus = Corpus(folder, **facts)
     facts = asdict(corpus)
     del facts["folder"]
     write_json(folder / "facts.json", facts)

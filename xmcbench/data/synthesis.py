@@ -24,21 +24,15 @@ from xmcbench.data.xc_matrix import write_filter
 from xmcbench.errors import DataError, UsageError
 
 _SYLLABLES = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"]
-
 #: Words of a text and labels of an instance, relative to their means. Whole numbers: no result depends on libm.
 _LENGTHS = np.array([2, 3, 4, 5, 6, 7, 8, 10, 13, 18, 30])
 _LABELS = np.array([1, 1, 1, 2, 2, 3, 5])
-
 #: Labels of a plain instance, with equal probability, and words that are not of them.
 _LABELS_EACH, _OWN_WORDS = np.array([1, 1, 2, 2, 3, 5]), 12
-
-#: The mean number of labels of an instance where no card says it.
-_PAIRS = 2.0
-
-_WORDS_OF_TOPIC = 200
+#: The mean number of labels of an instance where no card says it, words of a topic, and words of a title.
+_PAIRS, _WORDS_OF_TOPIC, _TITLE = 2.0, 200, 8
 #: Of 20 words so many are of the topic, and so many of a label.
 _OF_TOPIC, _OF_LABEL = 7, 3
-_TITLE = 8
 #: Instances generated at a time.
 _BLOCK = 8_192
 
@@ -47,8 +41,8 @@ def synthesize(out: Path, instances: int, labels: int, seed: int = 0, force: boo
     """Write a synthetic dataset in the XC raw layout into the new folder ``out``; equal arguments give equal bytes.
 
     instances: training instances; a quarter as many, at least one, are test instances. labels: L. Returns ``out``.
-    Raises UsageError for sizes below 1, for a seed outside 0..2^32-1, or if ``out`` is not empty, and DataError if its
-    name cannot name files; with ``force``, other files in it stay, and those of the same names are replaced.
+    Raises UsageError for invalid arguments and if ``out`` is not empty, and DataError if its name cannot name files;
+    force: other files in it stay, and files of the same names are replaced.
     """
     if instances < 1 or labels < 1 or not 0 <= seed < 2**32:
         what = f"cannot make {instances} instances and {labels} labels with seed {seed}"
@@ -57,8 +51,8 @@ def synthesize(out: Path, instances: int, labels: int, seed: int = 0, force: boo
     corpus = _PlainCorpus(seed, labels)
     with output_folder(out, force) as folder:
         write_labels(folder / "lbl.json.gz", corpus.labels())
-        write_instances(folder / "trn.json.gz", corpus.instances("trn", instances))
-        write_instances(folder / "tst.json.gz", corpus.instances("tst", max(1, instances // 4)))
+        for side, size in (("trn", instances), ("tst", max(1, instances // 4))):
+            write_instances(folder / f"{side}.json.gz", corpus.instances(side, size))
         write_card(folder / "card.toml", card)
     return out
 
@@ -70,10 +64,8 @@ def imitate(out: Path, like: str, scale: float = 1.0, words: int = 100, seed: in
     instances, whichever are fewer, are labels too, with the uid and the words of the label. It is none of their true
     labels: the filter ``self`` removes it, and so does the filter file. Nothing else is taken from the known dataset.
 
-    scale: of all counts. words: the mean number of a text. Equal arguments give equal bytes. Returns ``out``. Raises
-    UnknownName for an unknown dataset, DataError for a card without counts and for a folder whose name cannot name
-    files, UsageError for other arguments and if ``out`` is not empty; with ``force``, other files in it stay, and those
-    of the same names are replaced.
+    scale: of all counts. words: the mean number of a text. force, result and errors are as in ``synthesize``, and
+    DataError for a card without counts.
     """
     if not 0 < scale <= 100 or words < 1 or not 0 <= seed < 2**32:
         what = f"cannot imitate {like} at scale {scale:g} with {words} words and seed {seed}"
@@ -93,7 +85,7 @@ def imitate(out: Path, like: str, scale: float = 1.0, words: int = 100, seed: in
         # Not gzipped: at these sizes that would take most of the time.
         write_labels(folder / "lbl.json", corpus.labels())
         write_instances(folder / "trn.json", corpus.instances("trn", train, np.zeros(0, np.int64)))
-        own = corpus.draw_labels(min(labels, test) // 2)
+        own = corpus.random.permutation(labels)[: min(labels, test) // 2]
         write_instances(folder / "tst.json", corpus.instances("tst", test, own))
         pairs = (np.ones(len(own), np.float32), (np.arange(len(own)), own))
         write_filter(folder / TEST_FILTER[0], csr_matrix(pairs, shape=(test, labels)))
@@ -141,7 +133,7 @@ class _Corpus:
     """
 
     def __init__(self, seed: int, labels: int, words: int, pairs_each: float) -> None:
-        self._random = np.random.RandomState(seed)
+        self.random = np.random.RandomState(seed)
         self._size, self._words, self._pairs_each = labels, words, pairs_each
         self._topics = max(1, isqrt(labels))
         self._common = max(1_000, labels // 2)
@@ -152,13 +144,9 @@ class _Corpus:
         )
         # A rare word, and words of the topic.
         topics = np.arange(labels) % self._topics
-        rare = self._random.randint(self._common, size=(labels, 1))
+        rare = self.random.randint(self._common, size=(labels, 1))
         self._label_words = np.hstack([rare, self._of_topic(np.repeat(topics, 4)).reshape(labels, 4)])
-        self._label_lengths = self._random.randint(2, 6, size=labels)
-
-    def draw_labels(self, count: int) -> np.ndarray:
-        """Draw so many labels, in random order."""
-        return self._random.permutation(self._size)[:count]
+        self._label_lengths = self.random.randint(2, 6, size=labels)
 
     def labels(self) -> Iterator[tuple[str, str]]:
         """(uid, title) of every label."""
@@ -170,15 +158,15 @@ class _Corpus:
         for start in range(0, size, _BLOCK):
             rows = min(_BLOCK, size - start)
             mine = own[start : start + rows]
-            topics = _draw(self._random, self._topic_law, rows)
+            topics = _draw(self.random, self._topic_law, rows)
             topics[: len(mine)] = mine % self._topics
-            relative = _LABELS[self._random.randint(len(_LABELS), size=rows)]
+            relative = _LABELS[self.random.randint(len(_LABELS), size=rows)]
             label_counts = np.maximum(1, np.rint(relative * self._pairs_each / 2)).astype(np.int64)
             label_ends = np.cumsum(label_counts)
             of_row = np.repeat(np.arange(rows), label_counts)
-            ranks = _draw(self._random, self._label_law, len(of_row))
+            ranks = _draw(self.random, self._label_law, len(of_row))
             labels = np.minimum(topics[of_row] + ranks * self._topics, self._size - 1)
-            lengths = np.maximum(3, _LENGTHS[self._random.randint(len(_LENGTHS), size=rows)] * self._words // 9)
+            lengths = np.maximum(3, _LENGTHS[self.random.randint(len(_LENGTHS), size=rows)] * self._words // 9)
             texts = self._texts(topics, lengths, labels, label_ends).tolist()
             ends = np.cumsum(lengths).tolist()
             for row in range(rows):
@@ -197,20 +185,20 @@ class _Corpus:
     def _texts(self, topics: np.ndarray, lengths: np.ndarray, labels: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """The words of all texts, one after the other: object [sum of lengths]."""
         of_row = np.repeat(np.arange(len(lengths)), lengths)
-        kind = self._random.randint(20, size=len(of_row))
-        ids = _draw(self._random, self._word_law, len(of_row))
+        kind = self.random.randint(20, size=len(of_row))
+        ids = _draw(self.random, self._word_law, len(of_row))
         topical = np.flatnonzero(kind < _OF_TOPIC)
         ids[topical] = self._of_topic(topics[of_row[topical]])
         about = np.flatnonzero(kind >= 20 - _OF_LABEL)
         counts = np.diff(ends, prepend=0)[of_row[about]]
-        label = labels[ends[of_row[about]] - 1 - self._random.randint(1 << 30, size=len(about)) % counts]
-        place = self._random.randint(1 << 30, size=len(about)) % self._label_lengths[label]
+        label = labels[ends[of_row[about]] - 1 - self.random.randint(1 << 30, size=len(about)) % counts]
+        place = self.random.randint(1 << 30, size=len(about)) % self._label_lengths[label]
         ids[about] = self._label_words[label, place]
         return np.asarray(self._names[ids])
 
     def _of_topic(self, topics: np.ndarray) -> np.ndarray:
         """Draw a word of each topic."""
-        return np.asarray(self._common + topics * _WORDS_OF_TOPIC + _draw(self._random, self._own_law, len(topics)))
+        return np.asarray(self._common + topics * _WORDS_OF_TOPIC + _draw(self.random, self._own_law, len(topics)))
 
 
 def _zipf(size: int) -> np.ndarray:

@@ -20,21 +20,12 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from xmcbench.errors import DataError
+from xmcbench.storage import reading
 from xmcbench.storage.atomic import atomic_file
-from xmcbench.storage.reading import (
-    DOCUMENT,
-    LINE,
-    STREAM,
-    Unreadable,
-    check_size,
-    open_regular,
-    raise_limit,
-    refuse_lfs_pointer,
-)
+from xmcbench.storage.reading import DOCUMENT, LINE, STREAM, Unreadable, check_size, raise_limit
 
 #: The first bytes of a gzip file.
 _GZIP = b"\x1f\x8b"
-
 #: Decompressed bytes to read ahead, so that lines are found in C.
 _BUFFER = 1 << 20
 
@@ -48,13 +39,12 @@ def suffix_of(path: Path) -> str:
 def open_source(path: Path) -> Iterator[io.BufferedReader]:
     """The decompressed bytes of ``path``; its suffix (.gz, .xz) gives the compression.
 
-    A gzip file without the suffix is read too: no text begins as one does. Raises DataError if the file is missing,
-    unreadable, truncated, not in the format of its suffix, or a pointer of Git LFS, on opening or while the block
-    reads.
+    A gzip file without the suffix is read too: no text begins as one does. Raises DataError, on opening or while the
+    block reads, also for a pointer of Git LFS.
     """
-    refuse_lfs_pointer(path, DataError)
+    reading.refuse_lfs_pointer(path, DataError)
     try:
-        raw = open_regular(path)
+        raw = reading.open_regular(path)
     except FileNotFoundError:
         raise DataError(f"no file at {path}") from None
     except (Unreadable, OSError) as error:
@@ -80,10 +70,7 @@ def _decompress(raw: io.BufferedReader, suffix: str) -> io.RawIOBase:
 
 
 def lines(stream: BinaryIO) -> Iterator[bytes]:
-    """The lines of a stream of ``open_source``, whose block turns the error for one that is too long into a DataError.
-
-    Raises Unreadable for a line, or for lines, of more bytes than are allowed.
-    """
+    """The lines of a stream of ``open_source``. Raises Unreadable for a line, or for lines, of too many bytes."""
     longest, most, total = raise_limit(LINE), raise_limit(STREAM), 0
     for number, line in enumerate(iter(partial(stream.readline, longest + 1), b""), 1):
         total += len(line)
@@ -165,10 +152,7 @@ def number_lines(path: Path, keep_mark: bool = False) -> Iterator[tuple[int, str
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """(number, line without its end, LF or CRLF) of a text file.
-
-    Raises DataError with file and line for other bytes than UTF-8, and for a carriage return within a line.
-    """
+    """(number, line without its end, LF or CRLF) of a text file. Raises DataError for a carriage return in a line."""
     for number, line in number_lines(path):
         text = line.rstrip("\r\n")
         if "\r" in text:
@@ -177,10 +161,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_texts(path: Path) -> Iterator[str]:
-    """The lines of a file with one text per line, whose number another file confirms.
-
-    Any character but the line end is part of a text. Raises DataError with file and line for other bytes than UTF-8.
-    """
+    """The lines of a file with one text per line; any character but the line end is part of a text."""
     return (line.removesuffix("\n").removesuffix("\r") for _, line in number_lines(path, keep_mark=True))
 
 

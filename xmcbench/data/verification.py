@@ -35,8 +35,7 @@ def examine(name_or_place: str | Path) -> Verified:
     """Hash and read every file of a dataset again, without the cache.
 
     Of a derived dataset, the source is verified, and the counts of what is derived from it are compared. Raises
-    UnknownName, UsageError, DataError if there are no data to verify, and StorageError if there is no space for
-    temporary files.
+    UnknownName, UsageError, and DataError if there are no data to verify.
     """
     listing = locate(name_or_place)
     if listing.card is None or listing.problem:
@@ -62,12 +61,9 @@ def examine(name_or_place: str | Path) -> Verified:
 
 
 def _compare(listing: Listing, counts: dict[str, int]) -> list[str]:
-    expected = listing.card.counts if listing.card else {}
-    return [
-        f"{listing.name}: {key} is {counts[key]}, but the card says {value}"
-        for key, value in expected.items()
-        if counts.get(key) != value
-    ]
+    expected = listing.card.counts.items() if listing.card else ()
+    differing = [(key, value) for key, value in expected if counts.get(key) != value]
+    return [f"{listing.name}: {key} is {counts[key]}, but the card says {value}" for key, value in differing]
 
 
 def count(folder: Path) -> dict[str, int]:

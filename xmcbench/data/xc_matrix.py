@@ -31,23 +31,29 @@ _ID = re.compile(r"[0-9]{1,18}")
 
 
 def read_matrix(path: Path) -> csr_matrix:
-    """Read a matrix: CSR float32 [rows, columns], column ids ascending.
-
-    Raises DataError with file and line for a malformed entry, a column out of range or twice in a row, a value that is
-    not a finite number, and a number of rows that differs from the header.
-    """
+    """Read a matrix: CSR float32 [rows, columns], column ids ascending. Raises DataError with file and line."""
     from scipy.sparse import csr_matrix
 
     with bounded_memory(path):
         lines = read_lines(path)
         _, header = next(lines, (1, ""))
-        rows, columns = _read_sizes(path, header)
+        sizes = header.split()
+        if len(sizes) != 2 or not all(map(_ID.fullmatch, sizes)):
+            raise at(path, 1, f"the header is {header.strip()[:40]!r}", "it must hold the numbers of rows and columns")
+        rows, columns = map(int, sizes)
+        if max(rows, columns) > _MOST:
+            what = f"the header says {max(rows, columns)} rows or columns"
+            raise at(path, 1, what, f"there can be {_MOST} at most")
         indices, values, indptr = array("i"), array("f"), array("q", [0])
         for number, line in lines:
             for entry in line.split():
-                column, _, value = entry.partition(":")
+                column, _, text = entry.partition(":")
                 indices.append(_read_id(path, number, column, columns, "column"))
-                values.append(_read_value(path, number, entry, value))
+                value = None if "_" in text else parse_finite(text)
+                if value is None or abs(value) > _LARGEST:
+                    hint = "expected column:value with a finite value"
+                    raise at(path, number, f"{entry[:40]!r} is not an entry", hint)
+                values.append(value)
             indptr.append(len(indices))
         if len(indptr) - 1 != rows:
             what = f"{path} has {format_count(len(indptr) - 1, 'row')}, but its header '{rows} {columns}' says {rows}"
@@ -63,29 +69,12 @@ def read_matrix(path: Path) -> csr_matrix:
     return matrix
 
 
-def _read_sizes(path: Path, line: str) -> list[int]:
-    parts = line.split()
-    if len(parts) != 2 or not all(map(_ID.fullmatch, parts)):
-        raise at(path, 1, f"the header is {line.strip()[:40]!r}", "it must hold the numbers of rows and columns")
-    sizes = [int(part) for part in parts]
-    if max(sizes) > _MOST:
-        raise at(path, 1, f"the header says {max(sizes)} rows or columns", f"there can be {_MOST} at most")
-    return sizes
-
-
 def _read_id(path: Path, line: int, text: str, limit: int, what: str) -> int:
     if not _ID.fullmatch(text):
         raise at(path, line, f"{text[:40]!r} is not a {what} number", "0-based integers")
     if int(text) >= limit:
         raise at(path, line, f"{what} {int(text)} is out of range", f"there are {limit}: 0..{limit - 1}")
     return int(text)
-
-
-def _read_value(path: Path, line: int, entry: str, text: str) -> float:
-    value = None if "_" in text else parse_finite(text)
-    if value is None or abs(value) > _LARGEST:
-        raise at(path, line, f"{entry[:40]!r} is not an entry", "expected column:value with a finite value")
-    return value
 
 
 def write_matrix(path: Path, matrix: csr_matrix) -> None:
@@ -100,11 +89,7 @@ def write_matrix(path: Path, matrix: csr_matrix) -> None:
 
 
 def read_filter(path: Path, rows: int, columns: int) -> csr_matrix:
-    """Read a filter file: a binary CSR matrix, float32 [rows, columns].
-
-    An empty file is an empty filter; a repeated pair counts once. Raises DataError with file and line for a malformed
-    line and for ids out of range.
-    """
+    """Read a filter file: a binary CSR matrix, float32 [rows, columns]; repeated pairs count once. Raises DataError."""
     from scipy.sparse import csr_matrix
 
     documents, labels = array("q"), array("q")

@@ -21,8 +21,8 @@ from msgspec import Struct
 
 from xmcbench.errors import DataError, UsageError
 from xmcbench.setting import Setting
+from xmcbench.storage.locations import find_shipped
 from xmcbench.storage.reading import read_text
-from xmcbench.storage.shipped import find_shipped
 
 #: The layout of the MACLR paper: every measured table has these. A published one may lack those that it does not print.
 MAIN = ("P@1", "P@3", "P@5", "R@1", "R@3", "R@5", "R@10", "R@100")

@@ -26,8 +26,7 @@ from pathlib import Path
 from xmcbench.errors import StorageError
 from xmcbench.records.record import Record
 from xmcbench.records.store import Store
-from xmcbench.storage.artifact_files import COST
-from xmcbench.storage.artifact_stores import CONTENT, SHARED, UNFINISHED, forget_content, list_folders, list_stores
+from xmcbench.storage.artifact_store import CONTENT, COST, SHARED, UNFINISHED, forget_content, list_folders, list_stores
 from xmcbench.storage.locks import CLAIM, Claim, exclusive, is_dead
 
 #: The kinds that belong to records; the others are artifacts, and what is left of them.

@@ -16,8 +16,8 @@ from msgspec import Meta, Struct
 
 from xmcbench.errors import StorageError
 from xmcbench.storage.atomic import write_json
+from xmcbench.storage.locations import find_shipped
 from xmcbench.storage.reading import read_bytes
-from xmcbench.storage.shipped import find_shipped
 
 #: The file, in a runs folder and in the leaderboard.
 FILE = "equivalent.json"

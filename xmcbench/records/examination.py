@@ -10,7 +10,7 @@ from xmcbench.errors import StorageError
 from xmcbench.records.ranks import Truth
 from xmcbench.records.record import Record
 from xmcbench.records.store import Store
-from xmcbench.storage.artifact_stores import examine, list_stores
+from xmcbench.storage.artifact_store import examine, list_stores
 from xmcbench.storage.canonical import sha256_file
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from xmcbench.records.packed import ARCHIVE, LINES
 from xmcbench.records.record import Cell
-from xmcbench.storage.artifact_stores import SHARED, TRAINED
+from xmcbench.storage.artifact_store import SHARED, TRAINED
 from xmcbench.storage.locks import CLAIM, Claim
 
 #: The files of cells and of subsets below their folder, without a suffix.

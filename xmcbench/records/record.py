@@ -22,7 +22,7 @@ from xmcbench.metrics import METRICS
 from xmcbench.metrics.labels import MIN_INSTANCES
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import sha256_json
-from xmcbench.storage.naming import check_name
+from xmcbench.storage.locations import check_name
 
 SCHEMA = 2
 

@@ -15,11 +15,11 @@ from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record
 from xmcbench.records.record_json import DamagedRecord, as_json, check_readable, read_record, seal
 from xmcbench.setting import Subset
-from xmcbench.storage.artifact_stores import sweep_stores
+from xmcbench.storage.arrays import read_pattern
+from xmcbench.storage.artifact_store import sweep_stores
 from xmcbench.storage.atomic import make_folder, move, on_disk_of, write_json
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.locks import hold_shared, sweep_claims
-from xmcbench.storage.pairs import read_pattern
 from xmcbench.storage.temporary import folder_in, sweep
 
 #: The hint for a folder that holds no results.

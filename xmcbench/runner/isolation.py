@@ -19,9 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.storage.artifact_stores import TRAINED
-from xmcbench.storage.cache import cache_root, hub_home
-from xmcbench.storage.shipped import list_copies
+from xmcbench.storage.artifact_store import TRAINED
+from xmcbench.storage.locations import cache_root, hub_home, list_copies
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset

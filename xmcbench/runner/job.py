@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from xmcbench.environment import Compute
 from xmcbench.errors import StorageError
-from xmcbench.storage.artifact_stores import TRAINED
+from xmcbench.storage.artifact_store import TRAINED
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.canonical import canonical_json, sha256_json
 from xmcbench.storage.reading import read_bytes

@@ -17,8 +17,8 @@ from xmcbench.plugins.description import DEFAULT_PRESET
 from xmcbench.plugins.loading import load
 from xmcbench.runner.job import training_name
 from xmcbench.runner.prediction import Phases, json_notes, predict
+from xmcbench.storage.arrays import pairs_digest
 from xmcbench.storage.canonical import canonical_json
-from xmcbench.storage.pairs import pairs_digest
 from xmcbench.storage.source import Source, join_digests, source_of
 from xmcbench.topk import TopK
 

@@ -30,8 +30,8 @@ from xmcbench.runner import isolation, prediction
 from xmcbench.runner.job import Job, Outcome, TextFile, request_artifact, training_name
 from xmcbench.runner.parts import identity, keep_ranking, ranking_key, source
 from xmcbench.runner.prediction import Phases, json_notes, predict
+from xmcbench.storage.arrays import freeze, pairs_digest, read_pairs
 from xmcbench.storage.artifacts import Artifacts
-from xmcbench.storage.pairs import freeze, pairs_digest, read_pairs
 from xmcbench.storage.syntax import find_edited, keep_first
 from xmcbench.texts import Texts
 from xmcbench.topk import TopK

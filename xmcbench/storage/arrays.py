@@ -1,22 +1,30 @@
-"""Arrays from .npz files: no pickle, bounded, and one kind of error for invalid files.
+"""Arrays in .npz files, and pairs: the elements of a binary sparse matrix that are 1, in such files too.
 
-numpy's own reader makes room for whatever the header of an array asks for. This reader first compares the headers with
-the sizes in the archive, and these with a limit.
+Reading unpickles nothing, is bounded, and raises one kind of error for invalid files. numpy's own reader makes room for
+whatever the header of an array asks for. This one first compares the headers with the sizes in the archive, and these
+with a limit.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, TYPE_CHECKING, Literal
 
 import numpy as np
 
+from xmcbench.errors import DataError
+from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.reading import ARRAYS, PIECEWISE, check_size, is_lfs_pointer, open_regular
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 #: The parser of a header, and the bytes that its length is written in, by the version of the format.
 _HEADERS = {(1, 0): (np.lib.format.read_array_header_1_0, 2), (2, 0): (np.lib.format.read_array_header_2_0, 4)}
@@ -30,24 +38,32 @@ def read_arrays(path: Path, *names: str) -> list[np.ndarray]:
     Raises OSError when it cannot be read, ValueError when it is not such a file, is damaged, lacks one of them, or
     unpacks to more than the limit.
     """
-    found = _read(path, names)
+    found = read_all_arrays(path, names=names)
     return [found[name] for name in names]
 
 
-def read_all_arrays(path: Path, member: str = "") -> dict[str, np.ndarray]:
-    """Return every array in the .npz file at ``path``, by name. Raises the errors of ``read_arrays``.
+def read_all_arrays(path: Path, member: str = "", names: tuple[str, ...] | None = None) -> dict[str, np.ndarray]:
+    """Return every array in the .npz file at ``path``, or these, by name. Raises the errors of ``read_arrays``.
 
     member: name of the .npz file in the zip archive at ``path``, if it is in one.
     """
-    return _read(path, None, member)
+    found = {}
+    with _archive(path, member) as archive:
+        members = _members(archive, names)
+        check_size(sum(part.file_size for part in members.values()), ARRAYS, "what it unpacks to")
+        for name, part in members.items():
+            with archive.open(part) as stream:
+                shape, in_columns, dtype = _read_header(name, stream, part.file_size)
+                found[name] = _read_array(name, stream, shape, dtype, "F" if in_columns else "C")
+                _check_end(name, stream)
+    return found
 
 
 def read_rows(path: Path, rows: int, *names: str) -> Iterator[list[np.ndarray]]:
     """Yield the arrays of these names, so many rows at a time, without holding more of them.
 
     At least one part comes, even of arrays without rows. The limit is that of a part: the whole may be larger. Raises
-    the errors of ``read_arrays``, at the latest after the last part, and ValueError when the arrays have different
-    numbers of rows.
+    the errors of ``read_arrays``, and ValueError when the arrays have different numbers of rows.
     """
     with _archive(path) as archive, ExitStack() as opened:
         members = _members(archive, names)
@@ -66,28 +82,14 @@ def read_rows(path: Path, rows: int, *names: str) -> Iterator[list[np.ndarray]]:
             _check_end(name, stream)
 
 
-def _read(path: Path, names: tuple[str, ...] | None, member: str = "") -> dict[str, np.ndarray]:
-    found = {}
-    with _archive(path, member) as archive:
-        members = _members(archive, names)
-        check_size(sum(part.file_size for part in members.values()), ARRAYS, "what it unpacks to")
-        for name, part in members.items():
-            with archive.open(part) as stream:
-                shape, in_columns, dtype = _read_header(name, stream, part.file_size)
-                found[name] = _read_array(name, stream, shape, dtype, "F" if in_columns else "C")
-                _check_end(name, stream)
-    return found
-
-
 @contextmanager
 def _archive(path: Path, member: str = "") -> Iterator[zipfile.ZipFile]:
     """Open the archive at a path, or one of its members; damage that is met while it is read becomes a ValueError."""
     with open_regular(path) as stream:
         if not zipfile.is_zipfile(stream):
-            pointer = is_lfs_pointer(path)
-            raise ValueError(
-                "it is a Git LFS pointer: git lfs pull fetches the file" if pointer else "it is not in the .npz format"
-            )
+            if is_lfs_pointer(path):
+                raise ValueError("it is a Git LFS pointer: git lfs pull fetches the file")
+            raise ValueError("it is not in the .npz format")
         stream.seek(0)
         try:
             with zipfile.ZipFile(stream) as archive:
@@ -164,3 +166,84 @@ def _read_array(
     if not dtype.itemsize:
         return np.zeros(shape, dtype)
     return np.frombuffer(content, dtype).reshape(shape, order=order)
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """The elements of a binary matrix [rows, columns] that are 1, in CSR form, without scipy, which imports slowly.
+
+    indptr: [rows + 1]. indices: [pairs], the column ids of each row, ascending.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    columns: int
+
+    def __len__(self) -> int:
+        """Return the number of elements that are 1."""
+        return len(self.indices)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex)."""
+        return pairs_digest(self.indptr, self.indices)
+
+    def only(self, kept: np.ndarray) -> Pattern:
+        """Return the pairs where ``kept``, bool [pairs], is true."""
+        before = np.concatenate([[0], np.cumsum(kept)])
+        return Pattern(before[self.indptr], self.indices[kept], self.columns)
+
+    def matrix(self) -> csr_matrix:
+        """Return the matrix: binary CSR, float32 [rows, columns]; shares the arrays."""
+        from scipy.sparse import csr_matrix
+
+        shape = (len(self.indptr) - 1, self.columns)
+        return csr_matrix((np.ones(len(self), np.float32), self.indices, self.indptr), shape=shape)
+
+
+def write_pairs(path: Path, indptr: np.ndarray, indices: np.ndarray) -> None:
+    """Write the structure of a binary CSR matrix. Raises StorageError."""
+    with atomic_file(path) as stream:
+        np.savez(stream, indptr=indptr.astype(np.int64), indices=indices.astype(np.int32))
+
+
+def read_pattern(path: Path, columns: int) -> Pattern:
+    """Read a file of ``write_pairs``. That the arrays fit together is not checked: compare the digest."""
+    try:
+        indptr, indices = read_arrays(path, "indptr", "indices")
+        if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in (indptr, indices)):
+            raise ValueError("its arrays are not vectors of integers")
+        return Pattern(indptr.astype(np.int32) if len(indices) < np.iinfo(np.int32).max else indptr, indices, columns)
+    except (OSError, ValueError, TypeError, MemoryError) as error:
+        raise _unreadable(path, error) from None
+
+
+def read_pairs(path: Path, columns: int) -> csr_matrix:
+    """Read a file of ``write_pairs``: a binary CSR matrix, float32 [N, columns], ids ascending. Raises DataError."""
+    pattern = read_pattern(path, columns)
+    try:
+        pairs = pattern.matrix()
+        pairs.check_format(full_check=True)
+        return pairs
+    # Wrong shapes and types meet scipy in many ways.
+    except (ValueError, TypeError, IndexError, OverflowError, MemoryError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    return DataError(f"cannot read the pairs {path}: {error}", "delete its folder: it will be regenerated")
+
+
+def freeze(pairs: csr_matrix) -> None:
+    """Make the arrays of a matrix read-only."""
+    for part in (pairs.data, pairs.indices, pairs.indptr):
+        part.flags.writeable = False
+
+
+def pairs_digest(indptr: np.ndarray, indices: np.ndarray) -> str:
+    """Return the SHA-256 (hex) of the structure of a binary CSR matrix, whatever the number of its columns."""
+    digest = hashlib.sha256()
+    for array in (indptr, indices):
+        digest.update(np.array([len(array)], "<i8").tobytes())
+        digest.update(np.ascontiguousarray(array, "<i8").tobytes())
+    return digest.hexdigest()

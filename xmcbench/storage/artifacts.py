@@ -7,22 +7,13 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 from xmcbench.environment import package_versions
 from xmcbench.errors import StorageError
-from xmcbench.storage.artifact_files import (
-    COST,
-    discard_damaged,
-    find_damage,
-    read_cost,
-    share_file,
-    sum_files,
-    write_cost,
-)
-from xmcbench.storage.artifact_stores import CONTENT, TEMPORARY_LOCK, UNFINISHED, check_kind, name_artifact
+from xmcbench.storage import artifact_store
+from xmcbench.storage.artifact_store import COST, UNFINISHED, check_kind, find_damage, name_artifact, read_cost
 from xmcbench.storage.atomic import atomic_folder
 from xmcbench.storage.canonical import canonical_json, sha256_json
 from xmcbench.storage.locks import CLAIM, Claim, hold_shared
@@ -44,10 +35,9 @@ class Artifacts:
     cheap because another one paid. ``used`` lists the artifacts that were taken or made, as ``kind/hash``. Without a
     root the store is temporary and removed with the object.
 
-    Large files with the same content are kept once: they are hard links to a file in ``content``.
-
-    Every cell can read what is below the root. Rankings, temporary files, and checkpoints of trainings that become no
-    artifact, in which pairs or other methods had a part, therefore go to the folder of the training.
+    Large files with the same content are kept once: they are hard links to a file in ``content``. Every cell can read
+    what is below the root. Rankings, temporary files, and checkpoints of trainings that become no artifact, in which
+    pairs or other methods had a part, therefore go to the folder of the training.
 
     supplier: called with the name of an artifact before it is made; it may put the folder there from elsewhere.
     single_use: the digest of texts that nobody else asks about; artifacts of them are removed with the object. check:
@@ -66,8 +56,8 @@ class Artifacts:
     ) -> None:
         self.reused_s, self._waited_s = 0.0, 0.0
         self.used: list[str] = []
-        self._locks: list[IO[str]] = []
-        weakref.finalize(self, _release, self._locks)
+        self._locks = ExitStack()
+        weakref.finalize(self, self._locks.close)
         if root is None:
             root = make_scratch()
             weakref.finalize(self, remove_folder, root)
@@ -87,14 +77,14 @@ class Artifacts:
     ) -> Path:
         """Return the folder of the artifact with this kind and identity; ``build`` fills it if it does not exist.
 
-        identity: the data and the parameters that the content depends on, as JSON values: digests of texts, lengths,
-        seeds. The source of ``build`` and of ``uses`` (the classes and functions that it calls), and the versions
-        of the packages that they import, are added to it: an artifact of other code is never taken. own: keep it in
-        the folder of the training, out of the reach of other cells.
+        identity: the data and the parameters that the content depends on, as JSON values. The source of ``build`` and
+        of ``uses`` (the classes and functions that it calls), and the versions of the packages that they import, are
+        added to it: an artifact of other code is never taken. own: keep it in the folder of the training, out of the
+        reach of other cells.
 
         If two processes want the same artifact, the second waits for the first. While this process runs, ``xmcbench
-        clean`` keeps it. A damaged artifact is made again, with a message on stderr. Raises StorageError if it cannot
-        be read or written, ValueError for a kind that cannot name a folder.
+        clean`` keeps it. A damaged artifact is made again, with a message on stderr. Raises StorageError, and
+        ValueError for a kind that cannot name a folder.
         """
         if self._is_single_use(identity):
             self._temporary = self._temporary or Artifacts()
@@ -112,7 +102,7 @@ class Artifacts:
         except BaseException:
             lock.close()
             raise
-        self._locks.append(lock)
+        self._locks.enter_context(lock)
         self.used.append(name_artifact(folder, self.root))
         if not made:
             # While it waited, this process has spent that time itself.
@@ -130,10 +120,9 @@ class Artifacts:
         uses: tuple[object, ...] = (),
         own: bool = False,
     ) -> None:
-        """Keep a result that was made anyway, for later calls of ``get``, unless it is there.
+        """Keep a result that was made anyway, for later calls of ``get``, unless it is there. Raises StorageError.
 
         write: fills the folder; it stands in the module of the ``build`` that ``get`` is called with. wall_s: its cost.
-        own: as in ``get``. Raises StorageError when it cannot be written.
         """
         if self._is_single_use(identity):
             return
@@ -158,7 +147,7 @@ class Artifacts:
     @contextmanager
     def temporary(self) -> Iterator[Path]:
         """A temporary folder, removed when the block ends. Raises StorageError."""
-        with folder_in(self._store) as folder, closing(hold_shared(folder / TEMPORARY_LOCK)):
+        with folder_in(self._store) as folder, closing(hold_shared(folder / artifact_store.TEMPORARY_LOCK)):
             yield folder
 
     def unfinished(self, kind: str, identity: Mapping[str, object], *uses: object) -> Path:
@@ -169,7 +158,7 @@ class Artifacts:
         """
         check_kind(kind)
         folder = self._store / UNFINISHED / f"{kind}-{sha256_json(_with_code(identity, *uses))[:32]}"
-        self._locks.append(hold_shared(folder.with_suffix(".lock")))
+        self._locks.enter_context(hold_shared(folder.with_suffix(".lock")))
         return folder
 
     def _folder(self, kind: str, key: Mapping[str, object], own: bool) -> Path:
@@ -200,7 +189,7 @@ class Artifacts:
                 return False
             if read_cost(folder) is not None:
                 return False
-            discard_damaged(folder)
+            artifact_store.discard_damaged(folder)
             if self._supplier is not None:
                 self._supplier(name_artifact(folder, self.root))
                 if read_cost(folder) is not None:
@@ -215,11 +204,11 @@ class Artifacts:
                     raise _TakenOver
                 # The cost of an artifact includes that of the artifacts it was made from.
                 own_s = time.perf_counter() - start + self.reused_s - already_reused
-                files = sum_files(temporary)
+                files = artifact_store.sum_files(temporary)
                 if folder.parents[1] == self.root:
                     for name, written in files.items():
-                        share_file(temporary / name, written, self.root / CONTENT)
-                write_cost(temporary, own_s if wall_s is None else wall_s, key, files)
+                        artifact_store.share_file(temporary / name, written, self.root / artifact_store.CONTENT)
+                artifact_store.write_cost(temporary, own_s if wall_s is None else wall_s, key, files)
                 return True
         return False
 
@@ -230,11 +219,6 @@ class Artifacts:
             yield
         finally:
             self._store = before
-
-
-def _release(locks: list[IO[str]]) -> None:
-    for lock in locks:
-        lock.close()
 
 
 def _with_code(identity: Mapping[str, object], *uses: object) -> dict[str, object]:

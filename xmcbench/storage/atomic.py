@@ -45,8 +45,7 @@ def writing(path: Path) -> Iterator[None]:
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """A binary stream whose content appears at ``path`` if the block succeeds, and is discarded if it fails.
 
-    A symbolic link stays, and its target is replaced. Raises StorageError when the file cannot be written (full disk,
-    permissions, a device or a pipe instead of a file). Other errors in the block pass through.
+    A symbolic link stays, and its target is replaced. Raises StorageError; other errors in the block pass through.
     """
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
@@ -74,10 +73,7 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, moved to ``path`` if the block succeeds and removed if it fails.
-
-    Raises StorageError when it cannot be written. Other errors in the block, such as those of reading, pass through.
-    """
+    """A folder to fill, moved to ``path`` if the block succeeds and removed if it fails. Raises StorageError."""
     with folder_in(path.parent, path) as temporary:
         try:
             yield temporary
@@ -119,10 +115,7 @@ def copy(source: Path, path: Path) -> None:
 
 
 def move(source: Path, path: Path) -> None:
-    """Move a file, replacing ``path``, which may be on another disk. Raises StorageError.
-
-    A file on another disk that cannot be removed is copied.
-    """
+    """Move a file, replacing ``path``, or copy it if it cannot be removed from another disk. Raises StorageError."""
     try:
         os.replace(source, path)
     except OSError as error:
@@ -135,10 +128,7 @@ def move(source: Path, path: Path) -> None:
 
 @contextmanager
 def on_disk_of(path: Path, source: Path) -> Iterator[Path]:
-    """A file on the disk of ``path``: the source, or a copy beside ``path`` that is removed after the block.
-
-    The folder of ``path`` exists. Raises OSError.
-    """
+    """A file on the disk of ``path``: the source, or a copy beside ``path`` that is removed after the block."""
     if source.stat().st_dev == path.parent.stat().st_dev:
         yield source
         return

@@ -29,9 +29,6 @@ def sha256_file(path: Path) -> str:
 
 
 def sha256_folder(folder: Path) -> str:
-    """Return the SHA-256 (hex) of what ``LC_ALL=C sha256sum *`` prints in a folder of files only.
-
-    Raises what ``sha256_file`` raises.
-    """
+    """Return the SHA-256 (hex) of the output of ``LC_ALL=C sha256sum *`` in a folder of files only. Raises OSError."""
     lines = (f"{sha256_file(path)}  {path.name}\n" for path in sorted(folder.iterdir(), key=lambda path: path.name))
     return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from xmcbench.errors import DataError, StorageError, UsageError
 from xmcbench.storage.atomic import write_json
-from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file, sha256_json
+from xmcbench.storage.locations import cache_root
 from xmcbench.storage.reading import read_text
 
 #: A file changed less than this many seconds ago could change again within the resolution of its time stamp.
@@ -22,13 +22,11 @@ _MOST_FILES = 10_000
 
 
 def fingerprint(*paths: Path) -> str:
-    """Return the SHA-256 (hex) of a file, or of the names and the contents of several.
-
-    Raises DataError when one cannot be read.
-    """
+    """Return the SHA-256 (hex) of a file, or of the names and the contents of several. Raises DataError."""
     path = paths[0]
     try:
-        states = [_state(file) for file in paths]
+        stats = [file.stat() for file in paths]
+        states = [{"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns} for stat in stats]
         names = [os.fsencode(file.resolve()).hex() for file in paths]
         note = cache_root() / "hashes" / f"{sha256_json(names if len(names) > 1 else names[0])[:32]}.json"
         state = states[0] if len(paths) == 1 else {"of": sha256_json(states)}
@@ -45,7 +43,7 @@ def fingerprint(*paths: Path) -> str:
         raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from None
     except ValueError as error:
         raise DataError(f"cannot read {path}: {error}") from None
-    changed = max(max(state["mtime_ns"], state["ctime_ns"]) for state in states) / 1e9
+    changed = max(max(stat.st_mtime, stat.st_ctime) for stat in stats)
     if time.time() - changed > _SETTLED_S:
         with suppress(StorageError):  # without a writable cache this takes longer, but works
             write_json(note, _note(path, state, digest))
@@ -57,32 +55,18 @@ def fingerprint_folder(folder: Path) -> str:
 
     Raises DataError when one cannot be read, UsageError for more than 10,000 files.
     """
-    files = []
-    for file in _files(folder):
-        files.append(file)
-        if len(files) > _MOST_FILES:
-            raise UsageError(f"{folder} has more than {_MOST_FILES:,} files", "name a folder of a single model")
-    return sha256_json([[file.relative_to(folder).as_posix(), fingerprint(file)] for file in sorted(files)])
-
-
-def _files(folder: Path) -> Iterator[Path]:
+    files: list[Path] = []
     seen = set()
     for parent, below, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(parent)
         below[:] = [name for name in below if not name.startswith(".") and real not in seen]
-        if real in seen:  # a link to a folder above it
-            continue
-        seen.add(real)
-        yield from (
-            Path(parent, name)
-            for name in names
-            if not name.startswith(".") and os.path.isfile(os.path.join(parent, name))
-        )
-
-
-def _state(path: Path) -> dict[str, int]:
-    found = path.stat()
-    return {"size": found.st_size, "mtime_ns": found.st_mtime_ns, "ctime_ns": found.st_ctime_ns}
+        if real not in seen:  # else a link to a folder above it
+            seen.add(real)
+            shown = (os.path.join(parent, name) for name in names if not name.startswith("."))
+            files += map(Path, filter(os.path.isfile, shown))
+        if len(files) > _MOST_FILES:
+            raise UsageError(f"{folder} has more than {_MOST_FILES:,} files", "name a folder of a single model")
+    return sha256_json([[file.relative_to(folder).as_posix(), fingerprint(file)] for file in sorted(files)])
 
 
 def _note(path: Path, state: Mapping[str, object], digest: str) -> dict[str, object]:

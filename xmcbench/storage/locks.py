@@ -25,16 +25,12 @@ from xmcbench.processes.process_tree import is_running, new_mark
 
 #: The ending of a claim's file, and the ending added for the process that takes a dead claim over.
 CLAIM, _TURN = ".claim", ".turn"
-
 #: Seconds between two touches of a claim, and after how many untouched seconds it is dead.
 BEAT_S, DEAD_S = 5.0, 60.0
-
 #: The owner of a temporary file in its name: the tag of the machine, and the mark of the process.
 OWNER = r"(?P<machine>[0-9a-f]{6})-(?P<mark>[0-9]*-[0-9]+-[0-9]*-[0-9a-f]+)"
-
 #: Errors of a file system without locks, where everybody gets every lock: work may be done twice, but stays whole.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF)
-
 #: Errors of a file that may only be read.
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -120,8 +116,8 @@ def is_dead(path: Path, while_alive: bool = False) -> bool:
 def sweep_claims(folder: Path, pattern: str, ours: re.Pattern[str], while_alive: bool = False) -> None:
     """Remove the claims below a folder whose owner is gone, and leftovers of taking one over.
 
-    pattern: of the claims' paths without ``CLAIM``, relative to the folder. ours: the same, exactly: other programs may
-    have files with such an ending too. while_alive: as in ``Claim``.
+    pattern: of the claims' paths without ``CLAIM``, relative to the folder. ours: the same, exactly, as other programs
+    may have such files too.
     """
     for suffix in (f"{CLAIM}{_TURN}", CLAIM):
         for path in sorted(folder.glob(f"{pattern}{suffix}")):
@@ -173,10 +169,7 @@ heartbeat = Heartbeat()
 
 
 def now(folder: Path) -> float:
-    """Return the time by the clock of a folder's file system, which may be that of another machine.
-
-    It is the time of a new file, which is removed at once. Where none can be made, it is the time of this machine.
-    """
+    """Return the time by the clock of a folder's file system, or of this machine where no file can be made there."""
     probe = folder / temporary_name()  # swept if we are killed
     try:
         descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -201,10 +194,7 @@ def is_owner_running(name: re.Match[str]) -> bool | None:
 
 
 class exclusive:  # noqa: N801 - reads as a statement: `with exclusive(path):`
-    """Hold the lock file at ``path`` for a block.
-
-    With ``wait=False`` the block runs without waiting and ``held`` says whether the lock was free.
-    """
+    """Hold the lock file at ``path`` for a block; with ``wait=False``, ``held`` says whether it was free."""
 
     def __init__(self, path: Path, wait: bool = True) -> None:
         self._path, self._wait, self.held = path, wait, False
@@ -226,10 +216,7 @@ class exclusive:  # noqa: N801 - reads as a statement: `with exclusive(path):`
 
 
 def hold_shared(path: Path) -> IO[str]:
-    """Hold a shared lock on the file at ``path`` until the returned stream is closed.
-
-    Waits for an exclusive holder. Raises StorageError.
-    """
+    """Hold a shared lock on the file at ``path`` until the returned stream is closed. Raises StorageError."""
     return _lock(path, fcntl.LOCK_SH)
 
 

@@ -29,17 +29,13 @@ ARRAYS = 2 << 30
 STREAM = 64 << 30
 #: Bytes of memory that reading a part of a dataset may take.
 MEMORY = 8 << 30
-
 #: The compressions of a zip archive that are unpacked piece by piece: of others, some KB fill the memory at once.
 PIECEWISE = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
-
 #: GiB that every limit is raised to.
 VARIABLE, FLAG = "XMCBENCH_MAX_UNPACKED", "--max-unpacked"
-
 #: A pointer of Git LFS, the few lines that a clone has in place of a large file: its beginning, a later line, its most
 #: bytes.
 _LFS_VERSION, _LFS_SUM, _LFS_LONGEST = b"version https://git-lfs.github.com/spec/", b"\noid sha256:", 1024
-
 #: The memory of this process as the kernel counts it.
 _STATE = Path("/proc/self/statm")
 #: The limit on memory that the process came with, and those of the blocks that run now, in bytes of the whole process.
@@ -70,10 +66,7 @@ def check_size(size: int, limit: int, what: str = "it") -> None:
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a regular file for reading bytes. Raises OSError, and Unreadable for a FIFO or a device.
-
-    Opening a FIFO would wait for somebody to write into it.
-    """
+    """Open a regular file for reading bytes. Raises OSError, and Unreadable for anything else: a FIFO would wait."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -93,10 +86,7 @@ def read_bytes(path: Path, limit: int = DOCUMENT) -> bytes:
 
 
 def read_text(path: Path, limit: int = DOCUMENT) -> str:
-    """Return the text of a regular file in UTF-8, with or without a byte-order mark.
-
-    Raises the errors of ``read_bytes``, and UnicodeDecodeError, a ValueError.
-    """
+    """Return the text of a regular file in UTF-8, with or without a byte-order mark. Raises OSError and ValueError."""
     return read_bytes(path, limit).decode("utf-8-sig")
 
 
@@ -122,9 +112,8 @@ def bounded_memory(path: Path, limit: int | None = None) -> Iterator[None]:
 
     A few kilobytes can ask for any number of gigabytes: compressed buffers, dictionaries, views, lists of nothing. The
     kernel counts every allocation, so this limit holds where a reader cannot tell in advance. An allocation of another
-    thread can fail too. Elsewhere than on Linux, the memory of the machine is the limit.
-
-    Raises DataError, naming the file, where an allocation fails, and for Unreadable.
+    thread can fail too. Elsewhere than on Linux, the memory of the machine is the limit. Raises DataError, naming the
+    file, where an allocation fails, and for Unreadable.
     """
     import pyarrow as pa
 

@@ -30,16 +30,12 @@ from xmcbench.storage.syntax import save_readings, syntax_of
 
 #: Modules of the harness that every result depends on: a method's input, its call, its output.
 _EVERY_RESULT = ("xmcbench.texts", "xmcbench.topk", "xmcbench.runner.prediction")
-
 #: The module name of a plug-in file starts with this.
 PLUGIN_PREFIX = "xmcbench_plugin_"
-
 #: What a module beside a plug-in ends in. The digest of a compiled one is that of its bytes.
 _SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES)
-
 #: The name of modules and packages that hold named sets of values.
 _PRESETS = "presets"
-
 #: Methods that plug-ins may build on: imports from here always count.
 _METHODS = "xmcbench.methods"
 
@@ -54,8 +50,8 @@ class Source(NamedTuple):
 def source_of(*objects: object) -> Source:
     """Return the source that the given modules, classes, functions or instances depend on.
 
-    The modules that give a method its data and take its predictions are always included. Raises OSError for a file that
-    a class declares and that cannot be read.
+    The modules that give a method its data and take its predictions are always included. Raises OSError for a declared
+    file that cannot be read.
     """
     return Sources().of(*objects)
 
@@ -106,10 +102,7 @@ class _Package:
 
     @classmethod
     def of(cls, module: str) -> _Package:
-        """Return the package that a module belongs to.
-
-        Each subpackage of xmcbench is separate, so that a change of the leaderboard is not a change of a method.
-        """
+        """Return the package that a module belongs to; the subpackages of xmcbench are separate."""
         if module.startswith(PLUGIN_PREFIX) or module == "__main__":
             return cls("", _file_of(module).parent)
         parts = module.split(".")

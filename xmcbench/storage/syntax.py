@@ -10,7 +10,7 @@ import ast
 import hashlib
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ import msgspec
 
 from xmcbench.errors import StorageError
 from xmcbench.storage.atomic import atomic_file
-from xmcbench.storage.cache import cache_root
+from xmcbench.storage.locations import cache_root
 from xmcbench.storage.reading import Unreadable, read_bytes
 
 #: Calls inside each other while a tree is read.
@@ -49,10 +49,7 @@ _readings = _Readings()
 
 
 def syntax_of(file: Path, name: str) -> Syntax:
-    """Return the syntax of the file of a module, read again when it has changed, unless ``keep_first`` was called.
-
-    Raises OSError when it cannot be read.
-    """
+    """Return the syntax of a module's file, read again when it changes, unless ``keep_first`` was called."""
     kept = _readings.kept
     if kept is None:
         return _now(file, name)
@@ -111,9 +108,7 @@ class _Memory:
                 stream.write(msgspec.json.encode(dict([*self._known.items()][-_MOST:])))
 
 
-@cache
-def _memory(folder: Path) -> _Memory:
-    return _Memory(folder)
+_memory = cache(_Memory)
 
 
 @cache
@@ -129,22 +124,15 @@ def save_readings() -> None:
 
 def _parse(content: bytes, name: str, is_package: bool) -> Syntax:
     """Return the syntax of the source of a module. name: of the module. is_package: for an ``__init__.py``."""
+    before = sys.getrecursionlimit()
     try:
-        with _recursion(_DEEPEST):
-            reading = _Reading(name, is_package)
-            reading.read(ast.parse(content))
-            return Syntax(hashlib.sha256("".join(reading.parts).encode()).hexdigest(), tuple(reading.imports))
+        # A long chain of `elif` is a deep tree that Python itself compiles.
+        sys.setrecursionlimit(max(before, _DEEPEST))
+        reading = _Reading(name, is_package)
+        reading.read(ast.parse(content))
+        return Syntax(hashlib.sha256("".join(reading.parts).encode()).hexdigest(), tuple(reading.imports))
     except (SyntaxError, ValueError, RecursionError):  # a compiled module, or one that will not import
         return Syntax(hashlib.sha256(content).hexdigest(), ())
-
-
-@contextmanager
-def _recursion(limit: int) -> Iterator[None]:
-    """Allow deep recursion for a block: a long chain of ``elif`` is a deep tree that Python itself compiles."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, limit))
-    try:
-        yield
     finally:
         sys.setrecursionlimit(before)
 
@@ -171,13 +159,8 @@ class _Reading:
                     if not value:
                         continue
                 self.parts.append(f" {field}=")
-                if (
-                    field == "body"
-                    and isinstance(node, _DOCUMENTED)
-                    and ast.get_docstring(node, clean=False) is not None
-                ):
-                    value = value[1:]
-                self.read(value)
+                has_docstring = isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None
+                self.read(value[1:] if field == "body" and has_docstring else value)
             self.parts.append(")")
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self.imports |= dict.fromkeys(self._imports_of(node))

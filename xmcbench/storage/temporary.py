@@ -21,10 +21,8 @@ from xmcbench.storage.locks import OWNER, heartbeat, is_owner_running, now, temp
 #: Names beside the targets, with the target if any, and names in the system's folder.
 _BESIDE = re.compile(rf"\.(?:(?P<target>.*)\.)?{OWNER}\.tmp")
 _SCRATCH = re.compile(rf"xmcbench-{OWNER}\.tmp")
-
 #: After how many untouched seconds a file or folder is removed whose owner cannot be judged.
 _OLD_S = 86400.0
-
 #: The folders that this process has swept when it made something in them, and for which names.
 _swept: set[tuple[Path, re.Pattern[str]]] = set()
 
@@ -43,10 +41,7 @@ def becomes(name: str) -> str | None:
 
 @contextmanager
 def folder_in(parent: Path, target: Path | None = None) -> Iterator[Path]:
-    """A folder in ``parent``, which is made where it is missing, for a block.
-
-    target: the path that it will be moved to, if any. Raises StorageError, which names it.
-    """
+    """A folder in ``parent`` for a block. target: the path that it will be moved to, if any. Raises StorageError."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
         _sweep_once(parent, _BESIDE)

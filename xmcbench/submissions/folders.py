@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from xmcbench.data.download import Patience, download
-from xmcbench.data.unpacking import unpack
+from xmcbench.data.archives import Patience, download, unpack
 from xmcbench.errors import UsageError
 from xmcbench.storage.reading import ARRAYS
 from xmcbench.storage.temporary import scratch
@@ -19,7 +18,7 @@ _URLS = ("https://", "http://")
 def runs_folders(sources: Sequence[str], patience: Patience | None = None) -> Iterator[list[Path]]:
     """The runs folders of sources, for a block: folders in place, archives and downloads in a scratch folder.
 
-    An archive is what ``data.unpacking`` unpacks, at most 2 GiB, which ``--max-unpacked`` raises; it holds a runs
+    An archive is what ``data.archives`` unpacks, at most 2 GiB, which ``--max-unpacked`` raises; it holds a runs
     folder, or one folder that is one. Raises UsageError for a source that holds no records, DataError for a download or
     an archive that cannot be read.
     """

@@ -12,7 +12,7 @@ from xmcbench.data.sources import Holding, Place, Source, finding
 from xmcbench.data.sources.finding import layouts, place_of, reference_to, source_at, without
 from xmcbench.data.sources.hugging_face import HuggingFace
 from xmcbench.errors import DataError, Unavailable, UnknownName, UsageError
-from xmcbench.storage.cache import cache_root
+from xmcbench.storage.locations import cache_root
 
 
 @pytest.fixture

@@ -77,7 +77,9 @@ def test_a_round_trip_loses_nothing(tmp_path_factory, name, text, data):
     if name == "beir":  # which has the queries of both splits in one file, so their uids differ
         before, after = ((*seen[:-1], seen[-1].get("labels")) for seen in (before, after))
     assert before == after
-    assert copy.found == () or name in WHOLE
+    # Random letters may be of a script without spaces, which has a note of its own.
+    notes = [note for note in copy.found if "no spaces between words" not in note]
+    assert not notes or name in WHOLE
 
 
 @pytest.mark.parametrize("name", sorted(formats()))

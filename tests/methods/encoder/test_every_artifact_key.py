@@ -50,8 +50,8 @@ from xmcbench.runner.job import training_key
 from xmcbench.runner.parts import Part, keep_ranking, ranking_key
 from xmcbench.runner.prediction import load_pretraining
 from xmcbench.setting import Setting
-from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_json
+from xmcbench.storage.locations import cache_root
 from xmcbench.storage.source import source_of
 
 X = Texts.from_lists([f"story {row}" for row in range(6)], ["An old apple. A new bridge."] * 6)

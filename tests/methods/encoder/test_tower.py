@@ -20,7 +20,7 @@ from xmcbench.methods.rts import RTS
 from xmcbench.methods.sentbert import SentBERT
 from xmcbench.methods.simcse import SimCSE
 from xmcbench.runner.prediction import Phases, predict
-from xmcbench.storage import artifact_files
+from xmcbench.storage import artifact_store
 from xmcbench.storage.tensors import load_arrays
 
 FINETUNING = {"instance_length": 24, "finetune_steps": 4, "finetune_batch": 8, "finetune_rate": 1e-3}
@@ -161,7 +161,7 @@ def test_a_pretraining_belongs_to_its_checkpoint(cell, checkpoint, tmp_path, kin
 @pytest.mark.parametrize("kind", ALL)
 def test_what_is_left_on_disk(made, cell, stories, tmp_path, monkeypatch, kind):
     """The weights that other cells start from, once; neither those after fine-tuning nor embeddings of instances."""
-    monkeypatch.setattr(artifact_files, "_SHARED_FROM", 1)
+    monkeypatch.setattr(artifact_store, "_SHARED_FROM", 1)
     method = made(kind)
     _, store = cell(method, tmp_path, stories[2])
     assert "fine-tuning" in method.notes

@@ -2,7 +2,8 @@
 
 Each module defines
 
-    indices(recipe)                      names of the source files, each plain, .gz or .xz, and of folders
+    indices(recipe)                      names of the source files, each plain, .gz or .xz, and of folders; without this
+                                         function, the names on the card
     fetch(recipe, out, progress)         download the source files into a folder; returns their paths
     write(recipe, files, out, progress)  write the dataset in the XC raw layout from the source files
 
@@ -25,13 +26,13 @@ from msgspec.structs import replace
 from xmcbench.data.card import Card, Recipe, write_card
 from xmcbench.data.catalog import find, home_of
 from xmcbench.data.exchange import check_free, output_folder
-from xmcbench.data.recipes.debian_releases import choose_releases, name_of, read_date
+from xmcbench.data.recipes.debian_packages import choose_releases, name_of, read_date
 from xmcbench.data.text_files import sha256_unpacked
 from xmcbench.data.verification import count
 from xmcbench.errors import DataError, UsageError
 from xmcbench.storage.atomic import make_folder
-from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file, sha256_folder
+from xmcbench.storage.locations import cache_root
 from xmcbench.storage.locks import exclusive
 
 #: The modules of the recipes, by their names in cards.
@@ -70,11 +71,10 @@ def build(
     """Build the dataset ``slug`` into ``out`` (default: the folder of its card), over an earlier build.
 
     indices: a folder with the source indices; without it they are fetched, and kept in the cache until the dataset is
-    built. force: replace files of the same names that an earlier build did not write; others stay in any case. train,
-    test: Debian releases for a dataset of two of them (``choose_releases``), which is another dataset then. progress:
-    called with a line about the work so far. Raises UsageError for a folder with other files, DataError if the dataset
-    has no recipe, if a program is missing, or if the indices are damaged or, without ``allow_other_release``, not those
-    of the release on the card.
+    built. force: replace files of the same names that an earlier build did not write. train, test: Debian releases for
+    a dataset of two of them (``choose_releases``), which is another dataset then. Raises UsageError for a folder with
+    other files, DataError if the dataset has no recipe, if a program is missing, or if the indices are damaged or,
+    without ``allow_other_release``, not those of the release on the card.
     """
     card, recipe, module = _recipe_of(slug)
     if train or test:
@@ -83,32 +83,44 @@ def build(
     is_pinned = bool(recipe.indices)
     if (allow_other_release or not is_pinned) and out is None:
         raise UsageError("another release is another dataset", "give it a folder: --out FOLDER")
-    target = out or _home(card)
+    target = out or home_of(card.slug)
+    if target is None:
+        raise UsageError(f"{card.name} has no folder here", "give one: --out FOLDER")
     check_free(target, force, rebuild=True)
     tools = {name: _version_of(name, card) for name in recipe.tools}
     with nullcontext(indices) if indices else _fetched(card.slug) as source:
         if indices is None:
             module.fetch(recipe, source, progress)
-        files = {name: _index_file(source, name) for name in module.indices(recipe)}
+        listed = module.indices(recipe) if hasattr(module, "indices") else sorted(recipe.indices)
+        files = []
+        for name in listed:
+            found = (path for suffix in ("", ".gz", ".xz") if (path := source / f"{name}{suffix}").exists())
+            if (file := next(found, None)) is None:
+                raise DataError(f"{source} has no {name}", "put it there; a file may be plain, .gz or .xz")
+            files.append(file)
         # As the release's own ``InRelease`` file lists them.
-        digests = {
-            name: sha256_folder(path) if path.is_dir() else sha256_unpacked(path) for name, path in files.items()
-        }
+        sums = (sha256_folder(path) if path.is_dir() else sha256_unpacked(path) for path in files)
+        digests = dict(zip(listed, sums, strict=True))
         other = [name for name in digests if digests[name] != recipe.indices.get(name)]
         if other and is_pinned and not allow_other_release:
             hint = "their SHA-256 differs from the card's; use --other-release to build another dataset"
             if recipe.next_release and card.date:
                 hint += f", or take a snapshot: --test {name_of(recipe.next_release)}@{card.date}"
-            names = " and ".join(other)
-            raise DataError(f"{names} in {source} are not those of {card.release or recipe.release}", hint)
+            raise DataError(
+                f"{' and '.join(other)} in {source} are not those of {card.release or recipe.release}", hint
+            )
         with output_folder(target, force, rebuild=True) as folder:
-            module.write(recipe, [*files.values()], folder, progress)
+            module.write(recipe, files, folder, progress)
+            date = card.date
+            if other:  # the day of the test data of a recipe of two releases; of others it is not asked for
+                after = recipe.next_release
+                date = read_date(source / f"{name_of(after)}-InRelease") if after else ""
             made = replace(
                 card,
                 counts=count(folder),
                 files={path.name: sha256_file(path) for path in sorted(folder.iterdir())},
                 release=f"other than {card.release}" if other and is_pinned else card.release,
-                date=_date(recipe, source) if other else card.date,
+                date=date,
                 build=replace(recipe, indices=digests, tools=tools),
             )
             write_card(folder / "card.toml", made)
@@ -116,10 +128,7 @@ def build(
 
 
 def fetch(slug: str, out: Path, progress: Callable[[str], None] = _ignore) -> list[Path]:
-    """Fetch the source that ``slug`` is built from into the folder ``out``; returns the files.
-
-    Raises DataError, saying where to get it, for a dataset that cannot be fetched.
-    """
+    """Fetch the source of a dataset into the folder ``out``; returns the files. Raises DataError."""
     _, recipe, module = _recipe_of(slug)
     make_folder(out)
     files: list[Path] = module.fetch(recipe, out, progress)
@@ -143,7 +152,7 @@ def _version_of(tool: str, card: Card) -> str:
         raise DataError(f"{card.name} is built with {tool}, which this machine does not have", f"apt install {tool}")
     try:
         query = ["dpkg-query", "--show", "--showformat=${source:Upstream-Version}", tool]
-        return subprocess.run(query, capture_output=True, check=True, text=True).stdout
+        return subprocess.check_output(query, stderr=subprocess.DEVNULL, text=True)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
@@ -159,23 +168,3 @@ def _recipe_of(slug: str) -> tuple[Card, Recipe, ModuleType]:
     if card.build.recipe not in _RECIPES:
         raise DataError(f"{card.name} has the unknown recipe {card.build.recipe!r}", f"known: {', '.join(_RECIPES)}")
     return card, card.build, import_module(f"{__name__}.{_RECIPES[card.build.recipe]}")
-
-
-def _index_file(folder: Path, name: str) -> Path:
-    candidates = [folder / f"{name}{suffix}" for suffix in ("", ".gz", ".xz")]
-    path = next((path for path in candidates if path.is_file() or path.is_dir()), None)
-    if path is None:
-        raise DataError(f"{folder} has no {name}", "put it there; a file may be plain, .gz or .xz")
-    return path
-
-
-def _date(recipe: Recipe, source: Path) -> str:
-    """Read the day of the test data of a recipe of two releases; of others it is not asked for."""
-    return read_date(source / f"{name_of(recipe.next_release)}-InRelease") if recipe.next_release else ""
-
-
-def _home(card: Card) -> Path:
-    home = home_of(card.slug)
-    if home is None:
-        raise UsageError(f"{card.name} has no folder here", "give one: --out FOLDER")
-    return home

@@ -1,7 +1,7 @@
-"""Fetch the package indices of a Debian release, or packages, with the machine's apt: its sources, mirrors and keys.
+"""Fetch the package indices of a Debian release, or packages, with the machine's apt, and open packages.
 
 apt checks the signature of the release and the sums of the files. It works in a temporary folder: the machine's
-package lists are not touched, and no privileges are needed.
+package lists are not touched, and no privileges are needed. Packages are read by dpkg-deb; nothing is unpacked to disk.
 
 A release is given by its code name or suite: ``trixie``, ``testing``. With a day, ``testing@2026-11-21``, it is as
 snapshot.debian.org has it from the end of that day.
@@ -14,6 +14,8 @@ import posixpath
 import re
 import shutil
 import subprocess
+import tarfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
@@ -24,6 +26,7 @@ from xmcbench.data.card import Recipe
 from xmcbench.data.exchange import has_checksum
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_file
+from xmcbench.storage.reading import Unreadable
 from xmcbench.storage.temporary import scratch
 
 #: apt's names of the two indices of a release.
@@ -55,7 +58,7 @@ _FORMAT = "$(CREATED_BY)\t$(LABEL)\t$(RELEASE)\t$(CODENAME)\t$(COMPONENT)\t$(FIL
 
 
 def fetch_indices(recipe: Recipe, paths: Sequence[Path]) -> None:
-    """Fetch ``Packages`` and the translation of each of the recipe's releases, unpacked, into the first files.
+    """Fetch ``Packages`` and the translation of the recipe's releases, unpacked, into the first files.
 
     Into one more, if there is one, the ``InRelease`` of the last release. A release that the machine's sources do not
     have is taken from their archive. Raises DataError if there is no apt, or if there is no such release.
@@ -74,8 +77,7 @@ def fetch_indices(recipe: Recipe, paths: Sequence[Path]) -> None:
 def fetch_packages(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
     """Fetch the recipe's .deb files into a folder, unless they are there; returns them by name.
 
-    A file that is broken off is continued by the next call. Raises DataError if there is no apt, or for a file that the
-    release no longer has or whose bytes are others.
+    A file that is broken off is continued by the next call. Raises DataError, also for a file with other bytes.
     """
     paths = {name: out / name for name in sorted(recipe.indices)}
     missing = [name for name, path in paths.items() if not has_checksum(path, recipe.indices[name])]
@@ -108,10 +110,22 @@ class _Apt:
 
     def __init__(self, folder: Path, recipe: Recipe) -> None:
         self._folder, self._recipe = folder, recipe
-        self._options = _options(folder / "machine", recipe)
-        self._problem = self._update()
-        debian = [target.archive for target in self._targets() if target.label == "Debian"]
-        self._archive = debian[0] if debian else ""
+        machine = folder / "machine"
+        for name in ("lists/partial", "cache/archives/partial"):
+            (machine / name).mkdir(parents=True)
+        for path in (machine, folder):
+            path.chmod(0o755)  # apt downloads as another user, who must have access
+        settings = {
+            "Dir::State::lists": machine / "lists",
+            "Dir::Cache": machine / "cache",
+            "Acquire::Languages": recipe.language or "en",
+            "Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled": "false",
+            "APT::Architecture": recipe.architecture,
+            "APT::Architectures": recipe.architecture,
+        }
+        self._options = [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
+        _, self._problem = self._run("apt-get", "-q", "update")
+        self._archive = next((target.archive for target in self._targets() if target.label == "Debian"), "")
 
     def select(self, release: str) -> dict[str, _Target]:
         """Return the indices of a release by kind; from then on, apt knows it. Raises DataError."""
@@ -125,7 +139,7 @@ class _Apt:
             sources.write_text(f"deb [{options}] {archive} {name} {self._recipe.component}\n")
             # No more than this release of the archive.
             self._options += ["-o", f"Dir::Etc::sourcelist={sources}", "-o", "Dir::Etc::sourceparts=/dev/null"]
-            self._problem = self._update()
+            _, self._problem = self._run("apt-get", "-q", "update")
             if found := self._find(name):
                 return found
         detail = f": {self._problem}" if self._problem else ""
@@ -134,10 +148,10 @@ class _Apt:
     def read(self, target: _Target) -> bytes:
         """Read an index. Raises DataError."""
         # The helper unpacks any compression that apt uses.
-        ended = _run([str(_HELPER), *self._options, "cat-file", target.path])
-        if ended.returncode:
+        content, problem = self._run(str(_HELPER), "cat-file", target.path)
+        if problem:
             raise DataError(f"apt cannot read its own indices of {target.release}", _HINT)
-        return ended.stdout
+        return content
 
     def read_release(self, target: _Target) -> bytes:
         """Read the file that describes the release of an index. Raises DataError."""
@@ -149,10 +163,9 @@ class _Apt:
 
     def download_file(self, address: str, path: Path, sha256: str) -> None:
         """Download a file of an archive, or the rest of it. Raises DataError."""
-        ended = _run([str(_HELPER), *self._options, "download-file", address, str(path), f"SHA256:{sha256}"])
-        if ended.returncode:
-            hint = f"run it again to go on, or {_ARCHIVE_HINT}"
-            raise DataError(f"cannot fetch {address}: {_last_line(ended)}", hint)
+        _, problem = self._run(str(_HELPER), "download-file", address, str(path), f"SHA256:{sha256}")
+        if problem:
+            raise DataError(f"cannot fetch {address}: {problem}", f"run it again to go on, or {_ARCHIVE_HINT}")
 
     def _find(self, release: str) -> dict[str, _Target]:
         found = {
@@ -165,38 +178,34 @@ class _Apt:
         return found if all(kind in found for kind in _CREATED_BY) else {}
 
     def _targets(self) -> list[_Target]:
-        listed = _run(["apt-get", *self._options, "indextargets", "--format", _FORMAT]).stdout.decode()
-        return [_Target._make(line.split("\t")) for line in listed.splitlines()]
+        listed, _ = self._run("apt-get", "indextargets", "--format", _FORMAT)
+        return [_Target._make(line.split("\t")) for line in listed.decode().splitlines()]
 
-    def _update(self) -> str:
-        """Update apt's lists; return the reason if that fails."""
-        ended = _run(["apt-get", *self._options, "-q", "update"])
-        return _last_line(ended) if ended.returncode else ""
-
-
-def _options(folder: Path, recipe: Recipe) -> list[str]:
-    """Options by which apt works in a folder."""
-    for name in ("lists/partial", "cache/archives/partial"):
-        (folder / name).mkdir(parents=True)
-    for path in (folder, folder.parent):
-        path.chmod(0o755)  # apt downloads as another user, who must have access
-    settings = {
-        "Dir::State::lists": folder / "lists",
-        "Dir::Cache": folder / "cache",
-        "Acquire::Languages": recipe.language or "en",
-        "Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled": "false",
-        "APT::Architecture": recipe.architecture,
-        "APT::Architectures": recipe.architecture,
-    }
-    return [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
+    def _run(self, program: str, *words: str) -> tuple[bytes, str]:
+        """Run a program of apt; return its output, and the reason if it fails. Raises DataError if it does not run."""
+        try:
+            ended = subprocess.run([program, *self._options, *words], capture_output=True, check=False, timeout=900)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise DataError(f"{program} failed: {error}", _HINT) from None
+        said = ended.stderr.decode(errors="replace").strip()
+        return ended.stdout, (said or "it failed").splitlines()[-1] if ended.returncode else ""
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(command, capture_output=True, check=False, timeout=900)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise DataError(f"{command[0]} failed: {error}", _HINT) from None
-
-
-def _last_line(ended: subprocess.CompletedProcess[bytes]) -> str:
-    return (ended.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
+@contextmanager
+def open_package(path: Path) -> Iterator[tarfile.TarFile]:
+    """Open a package as a stream of files, which the block must read to its end. Raises DataError for a damaged one."""
+    if shutil.which("dpkg-deb") is None:
+        raise DataError("packages are read by dpkg-deb, which this machine does not have", "install the package dpkg")
+    command = ["dpkg-deb", "--fsys-tarfile", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            with tarfile.open(fileobj=process.stdout, mode="r|") as opened:
+                yield opened
+        except (tarfile.TarError, zlib.error, EOFError, Unreadable) as error:
+            process.kill()
+            raise DataError(f"{path} is damaged: {error}", "fetch it again") from None
+        reason = process.stderr.read().decode(errors="replace").strip()
+    if process.returncode:
+        raise DataError(f"{path} is damaged: {reason}", "fetch it again")

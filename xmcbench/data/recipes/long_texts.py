@@ -47,24 +47,16 @@ def fetch(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Pa
 
 
 def write(recipe: Recipe, files: Sequence[Path], out: Path, progress: Callable[[str], None]) -> None:
-    """Write the dataset in the XC raw layout. files: in the order of ``indices``.
-
-    Raises DataError for a source that is damaged, or has too few long texts.
-    """
+    """Write the dataset in the XC raw layout. files: in the order of ``indices``. Raises DataError."""
     instances, labels = files
-    found = _long_texts(instances)
+    found: list[Instance] = []
+    for row in read_rows(instances, "instances"):
+        sentences = [sentence for part in _SENTENCE_END.split(row.title) if (sentence := part.strip())]
+        if len(row.title.split()) >= _MIN_WORDS and len(sentences) >= _MIN_SENTENCES:
+            found.append((row.uid, sentences[0], " ".join(sentences[1:]), row.labels))
     if len(found) < TEST + TRAIN:
         raise DataError(f"{instances} has {len(found)} long texts", f"at least {TEST + TRAIN} are needed")
     order = np.random.RandomState(0).permutation(len(found))
     for name, part in (("tst", order[:TEST]), ("trn", order[TEST : TEST + TRAIN])):
         write_instances(out / f"{name}.json.gz", (found[row] for row in sorted(part)))
     write_labels(out / "lbl.json.gz", ((label.uid, label.title) for label in read_rows(labels, "labels")))
-
-
-def _long_texts(path: Path) -> list[Instance]:
-    found: list[Instance] = []
-    for row in read_rows(path, "instances"):
-        sentences = [sentence for part in _SENTENCE_END.split(row.title) if (sentence := part.strip())]
-        if len(row.title.split()) >= _MIN_WORDS and len(sentences) >= _MIN_SENTENCES:
-            found.append((row.uid, sentences[0], " ".join(sentences[1:]), row.labels))
-    return found

@@ -1,4 +1,4 @@
-"""The English manual pages in .deb files, and the names that each of them has.
+"""The English manual pages in .deb files: their names, and their text, rendered by mandoc.
 
 Nothing is unpacked to disk: ``dpkg-deb`` gives the files of a package as a tar stream, and its names and links are only
 compared with each other.
@@ -6,14 +6,17 @@ compared with each other.
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
+import subprocess
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from xmcbench.data.recipes.deb import open_package
+from xmcbench.data.recipes.apt import open_package
+from xmcbench.errors import DataError
 from xmcbench.storage.reading import LINE, check_size, raise_limit
 
 #: Folders of English pages; those of other languages are below ``man/de`` and the like.
@@ -21,7 +24,6 @@ _PAGE = re.compile(r"usr/share/man/man\w+/([^/]+\.[0-9n][^./]*?)(?:\.gz)?")
 #: A page that only says which page to show: its request, perhaps among comments.
 _COMMENT = re.compile(rb"^[.'][ \t]*\\[\"#].*\n?|^[ \t]*\n", re.MULTILINE)
 _REDIRECTION = re.compile(rb"\.so[ \t]+(\S+)\s*")
-
 #: Bytes of a page, unpacked.
 _LONGEST = LINE
 
@@ -58,17 +60,15 @@ def read_pages(archives: Iterable[Path]) -> tuple[dict[str, File], dict[str, str
                 links[name] = target
             else:
                 pages[name] = File(name, package, source)
-    followed = {name: _follow(name, links) for name in links}
-    return pages, {name: target for name, target in followed.items() if target in pages}
-
-
-def _follow(name: str, links: dict[str, str]) -> str:
-    """Follow links from a name to its end; a circle ends where it began."""
-    seen: set[str] = set()
-    while name in links and name not in seen:
-        seen.add(name)
-        name = links[name]
-    return name
+    followed = {}
+    for name in links:
+        target, seen = name, set()
+        while target in links and target not in seen:  # a circle ends where it began
+            seen.add(target)
+            target = links[target]
+        if target in pages:
+            followed[name] = target
+    return pages, followed
 
 
 def _redirection(source: bytes) -> str:
@@ -86,14 +86,102 @@ def _read(archive: Path) -> Iterator[tuple[str, bytes, str]]:
             stream = opened.extractfile(member) if member.isreg() else None
             if stream is not None:
                 check_size(member.size, _LONGEST, member.name)
-                yield found[1], _unpack(stream.read()), ""
+                source = stream.read()
+                if source.startswith(b"\x1f\x8b"):
+                    source = zlib.decompressobj(wbits=31).decompress(source, raise_limit(_LONGEST) + 1)
+                    check_size(len(source), _LONGEST, "a page")
+                yield found[1], source, ""
             elif member.issym() or member.islnk():
                 yield found[1], b"", posixpath.basename(member.linkname).removesuffix(".gz")
 
 
-def _unpack(content: bytes) -> bytes:
-    if not content.startswith(b"\x1f\x8b"):
-        return content
-    unpacked = zlib.decompressobj(wbits=31).decompress(content, raise_limit(_LONGEST) + 1)
-    check_size(len(unpacked), _LONGEST, "a page")
-    return unpacked
+#: The widest lines that mandoc 1.14 makes. The system is named in a footer, which is left out.
+_MANDOC = ["mandoc", "-T", "utf8", "-O", "width=1000", "-I", "os=Debian"]
+#: Seconds for a page; all but a few take some milliseconds.
+_TIMEOUT_S = 60
+#: A letter printed twice is bold. Headings are bold, and indented less than text; one at the margin is of a section.
+_OVERSTRIKE = re.compile(r".\x08")
+_HEADING = re.compile(r"( {0,3})(\S)\x08\2")
+#: A line that is drawn with characters.
+_RULE = re.compile(r"([^\w\s]|_)\1{9,}")
+
+_SEE_ALSO = re.compile(r"see[\s-]*also\b", re.IGNORECASE)
+#: The names in NAME, and the dash before the description, from which a space is missing at times.
+_NAMES = re.compile(r".*?(?:\s+[-\u2010-\u2015]+\s*|[-\u2010-\u2015]+\s+)")
+#: ``ls(1)``, also as ``ls (1)``.
+_REFERENCE = re.compile(r"([^\s,;()]+)\s?\((\d\w*|n)\)")
+#: A name that no word of a sentence looks like: ``List::Util``, ``r.in.gdal``, ``SSL_read``.
+_BARE = re.compile(r"\w+(?:(?:::|[._])\w+)+")
+
+
+@dataclass(frozen=True)
+class Text:
+    """The text of a page. synopsis: the description in its NAME. references: names, each with a section or none."""
+
+    synopsis: str
+    content: str
+    references: tuple[tuple[str, str], ...]
+
+
+def render(file: File, folder: Path) -> Text:
+    """Render a page. folder: an empty one, so that the page can include no file. Raises DataError."""
+    # A zone and a language, as dates and characters depend on them.
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+    try:
+        done = subprocess.run(
+            _MANDOC,
+            input=file.source,
+            capture_output=True,
+            check=False,
+            cwd=folder,
+            env=environment,
+            timeout=_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DataError(f"mandoc failed on {file.name} of {file.package}: {error}") from None
+    # Other codes are about the quality of the source.
+    if done.returncode < 0:
+        raise DataError(f"mandoc was ended by signal {-done.returncode} on {file.name} of {file.package}")
+    return parse(done.stdout.decode(errors="replace"))
+
+
+def parse(rendered: str) -> Text:
+    """Split the output of mandoc into name, content and references."""
+    synopsis, content, related = "", [], []
+    for heading, text in _sections(rendered.strip("\n").split("\n")[1:-1]):
+        if _SEE_ALSO.match(heading):
+            # Lines are broken behind a hyphen too.
+            related.append(re.sub(r"-\n\s*", "-", text))
+            continue
+        if heading.casefold() == "name" and not synopsis:
+            synopsis, rest = _describe(text)
+        else:
+            rest = f"{heading} {text}"
+        content += _RULE.sub(" ", rest).split()
+    text = "\n".join(related).replace("\u2010", "-")
+    named = [(name.strip("'\"`\u2018\u2019\u201c\u201d"), section) for name, section in _REFERENCE.findall(text)]
+    named += [(name, "") for name in _BARE.findall(_REFERENCE.sub(" ", text))]
+    return Text(synopsis, " ".join(content), tuple(dict.fromkeys(named)))
+
+
+def _describe(text: str) -> tuple[str, str]:
+    """Split the text of NAME into the description, which is the rest of the line with a dash, and the lines below."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        if (found := _NAMES.match(line)) and line[found.end() :].strip():
+            return " ".join(line[found.end() :].split()), "\n".join(lines[number + 1 :])
+    return "", ""
+
+
+def _sections(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """The headings and texts of sections and subsections; a subsection of SEE ALSO is a part of it."""
+    heading, text, level = "", [""], 0
+    for line in lines:
+        found = _HEADING.match(line)
+        plain = _OVERSTRIKE.sub("", line)
+        if found and not (len(found[1]) > level and _SEE_ALSO.match(heading)):
+            yield heading, "\n".join(text)
+            heading, text, level = " ".join(plain.split()), [], len(found[1])
+        else:
+            text.append(plain)
+    yield heading, "\n".join(text)

@@ -29,8 +29,7 @@ from xmcbench.data.audit import near_pairs
 from xmcbench.data.card import Recipe
 from xmcbench.data.recipes.apt import fetch_packages
 from xmcbench.data.recipes.items import Item, is_training, write_items
-from xmcbench.data.recipes.manual_files import File, read_pages, split_name
-from xmcbench.data.recipes.manual_text import Text, render
+from xmcbench.data.recipes.manual_files import File, Text, read_pages, render, split_name
 from xmcbench.errors import DataError
 from xmcbench.storage.temporary import scratch
 
@@ -38,21 +37,18 @@ from xmcbench.storage.temporary import scratch
 _STEP = 100
 
 
-def indices(recipe: Recipe) -> tuple[str, ...]:
-    """The names of the .deb files."""
-    return tuple(sorted(recipe.indices))
-
-
-def fetch(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
-    """Fetch the packages with apt, unless they are there. Raises DataError."""
-    return fetch_packages(recipe, out, progress)
+fetch = fetch_packages
 
 
 def write(recipe: Recipe, files: Sequence[Path], out: Path, progress: Callable[[str], None]) -> None:
     """Write the dataset in the XC raw layout. files: in the order of ``indices``. Raises DataError."""
     sources, links = read_pages(files)
     texts = _render(sources, progress)
-    items = _items(sources, texts, _first_names(texts, links))
+    # Every name with the first name of its page.
+    pages: dict[tuple[str, str], str] = {}
+    first = {name: pages.setdefault((text.synopsis, text.content), name) for name, text in texts.items()}
+    first |= {name: first[target] for name, target in links.items() if target in first}
+    items = _items(sources, texts, first)
     instances = [(item, sorted(item.related)) for item in items.values() if item.related]
     if not instances:
         raise DataError("no page of the packages refers to another one", "are these packages with manual pages?")
@@ -77,13 +73,6 @@ def _render(sources: Mapping[str, File], progress: Callable[[str], None]) -> dic
             if text.content:
                 texts[name] = text
     return texts
-
-
-def _first_names(texts: Mapping[str, Text], links: Mapping[str, str]) -> dict[str, str]:
-    """Map every name to the first name of its page."""
-    pages: dict[tuple[str, str], str] = {}
-    first = {name: pages.setdefault((text.synopsis, text.content), name) for name, text in texts.items()}
-    return first | {name: first[target] for name, target in links.items() if target in first}
 
 
 def _items(sources: Mapping[str, File], texts: Mapping[str, Text], first: Mapping[str, str]) -> dict[str, Item]:
@@ -117,7 +106,7 @@ def _short_name(name: str) -> str:
 
 
 def _split(items: Sequence[Item]) -> list[bool]:
-    """Tell for each instance, ordered by name, whether it is for training; those that are nearly the same agree."""
+    """Tell which instances, ordered by name, are for training; those that are nearly the same agree."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

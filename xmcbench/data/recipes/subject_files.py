@@ -1,4 +1,4 @@
-"""A folder with a file of texts for each subject, as NatLibFi/Annif-corpora has them, as a dataset of titles.
+"""A folder with a file of texts per subject, as NatLibFi/Annif-corpora has them, as a dataset of titles.
 
 A file is named after its subject and the language: ``p3-en.txt``. Line 1 has the URI and the label of the subject, line
 2 its synonyms, and every further line a text about it, mostly a title.
@@ -14,13 +14,15 @@ digits of the SHA-1 of its text; where the number in the first 4 is divisible by
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from xmcbench.data.card import Recipe
-from xmcbench.data.recipes.clone import clone_parts
 from xmcbench.data.sources.source import Instance
 from xmcbench.data.sources.xc_raw import write_instances, write_labels
 from xmcbench.data.text_files import at, number_lines
@@ -38,16 +40,11 @@ class _Subject(NamedTuple):
     texts: list[str]
 
 
-def indices(recipe: Recipe) -> tuple[str, ...]:
-    """The path of the folder in the repository."""
-    return tuple(recipe.indices)
-
-
 def fetch(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
     """Clone the folder from the repository, unless it is there. Raises DataError."""
-    patterns = [f"/{name}/p{digit}*" for name in indices(recipe) for digit in range(1, 10)]
+    patterns = [f"/{name}/p{digit}*" for name in recipe.indices for digit in range(1, 10)]
     clone_parts(recipe.release, out, patterns, progress)
-    return [out / name for name in indices(recipe)]
+    return [out / name for name in recipe.indices]
 
 
 def write(recipe: Recipe, files: Sequence[Path], out: Path, progress: Callable[[str], None]) -> None:
@@ -79,13 +76,47 @@ def _read_subjects(folder: Path, progress: Callable[[str], None]) -> list[_Subje
     for number, (_, uid, path) in enumerate(files):
         if number % _STEP == 0:
             progress(f"{number:,} of {len(files):,} subjects read")
-        subjects.append(_read_subject(uid, path))
+        lines = [line.strip() for _, line in number_lines(path)]
+        label = lines[0].partition(" ")[2].strip() if lines else ""
+        if not label:
+            raise at(path, 1, "is not the URI and the label of a subject", "is this a file of a corpus of Annif?")
+        subjects.append(_Subject(uid, label, [text for text in lines[2:] if text not in ("", label)]))
     return [subject for subject in subjects if subject.texts]
 
 
-def _read_subject(uid: str, path: Path) -> _Subject:
-    lines = [line.strip() for _, line in number_lines(path)]
-    label = lines[0].partition(" ")[2].strip() if lines else ""
-    if not label:
-        raise at(path, 1, "is not the URI and the label of a subject", "is this a file of a corpus of Annif?")
-    return _Subject(uid, label, [text for text in lines[2:] if text not in ("", label)])
+_HINT = "clone the repository, and give the clone: --indices CLONE"
+
+
+def clone_parts(url: str, out: Path, patterns: Sequence[str], progress: Callable[[str], None]) -> None:
+    """Clone the newest files that match any pattern, as in a .gitignore, into a folder; each pattern is a part.
+
+    Raises DataError without Git, for a repository that cannot be cloned, and for a folder that holds another one.
+    """
+    if shutil.which("git") is None:
+        raise DataError("the source is fetched with git, which this machine does not have", _HINT)
+    if not (out / ".git").is_dir():
+        progress(f"cloning the folders of {url}")
+        # The names of all files of one commit, without the files.
+        _run("git", "clone", "--quiet", "--no-checkout", "--depth=1", "--filter=blob:none", url, str(out))
+    elif _git(out, "config", "--default=", "--get", "remote.origin.url").strip() != url:
+        raise DataError(f"{out} is a clone of another repository", "choose another folder")
+    for number, pattern in enumerate(patterns):
+        progress(f"{number} of {len(patterns)} parts of {url} fetched")
+        # One request for all files of the part that are missing.
+        _git(out, "sparse-checkout", "add" if number else "set", *([] if number else ["--no-cone"]), pattern)
+        if not number:
+            _git(out, "checkout", "--quiet")
+
+
+def _git(out: Path, *words: str) -> str:
+    # Not a repository that the folder may be in.
+    return _run("git", "--git-dir=.git", "--work-tree=.", *words, folder=out)
+
+
+def _run(*command: str, folder: Path | None = None) -> str:
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}
+    ended = subprocess.run(command, capture_output=True, check=False, cwd=folder, env=environment)
+    if ended.returncode:
+        reason = (ended.stderr.decode(errors="replace").strip().splitlines() or ["it failed"])[-1]
+        raise DataError(f"git cannot fetch the source: {reason}", f"run it again to go on, or {_HINT}")
+    return ended.stdout.decode(errors="replace")

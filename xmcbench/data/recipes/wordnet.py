@@ -19,14 +19,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xmcbench.data.card import Recipe
-from xmcbench.data.recipes.apt import fetch_packages
-from xmcbench.data.recipes.deb import open_package
+from xmcbench.data.recipes.apt import fetch_packages, open_package
 from xmcbench.data.sources.xc_raw import write_instances, write_labels
 from xmcbench.data.text_files import at
 from xmcbench.errors import DataError
 
 _NOUNS = "usr/share/wordnet/data.noun"
-
 #: The pointers to a hypernym, and to the class of an instance such as a city.
 _HYPERNYMS = frozenset({"@", "@i"})
 
@@ -38,14 +36,7 @@ class _Synset(NamedTuple):
     hypernyms: list[str]
 
 
-def indices(recipe: Recipe) -> tuple[str, ...]:
-    """The name of the package's file."""
-    return tuple(recipe.indices)
-
-
-def fetch(recipe: Recipe, out: Path, progress: Callable[[str], None]) -> list[Path]:
-    """Fetch the package with apt, unless it is there. Raises DataError."""
-    return fetch_packages(recipe, out, progress)
+fetch = fetch_packages
 
 
 def write(recipe: Recipe, files: Sequence[Path], out: Path, progress: Callable[[str], None]) -> None:
@@ -76,7 +67,12 @@ def is_training(uid: str) -> bool:
 def _read_synsets(package: Path) -> list[_Synset]:
     """Read the synsets of nouns. Raises DataError with file and line."""
     path, synsets = package / _NOUNS, []
-    for number, line in enumerate(_read_nouns(package).splitlines(), 1):
+    with open_package(package) as opened:
+        streams = (opened.extractfile(member) for member in opened if member.name == f"./{_NOUNS}")
+        found = [stream.read() for stream in streams if stream is not None]
+    if not found:
+        raise DataError(f"{package} does not contain {_NOUNS}", "is this wordnet-base?")
+    for number, line in enumerate(found[0].splitlines(), 1):
         if line.startswith(b"  "):  # the license
             continue
         try:
@@ -99,16 +95,5 @@ def _read_synset(line: str) -> _Synset:
     if len(words) != end // 2 or len(pointers) != 4 * int(fields[end]):
         raise ValueError("it has another number of words or pointers than it says")
     hypernyms = [f"n{pointers[i + 1]}" for i in range(0, len(pointers), 4) if pointers[i] in _HYPERNYMS]
-    return _Synset(
-        f"n{offset}", ", ".join(words).replace("_", " "), " ".join(gloss.split()), [*dict.fromkeys(hypernyms)]
-    )
-
-
-def _read_nouns(package: Path) -> bytes:
-    """Read ``data.noun`` from the package. Raises DataError."""
-    with open_package(package) as opened:
-        streams = (opened.extractfile(member) for member in opened if member.name == f"./{_NOUNS}")
-        found = [stream.read() for stream in streams if stream is not None]
-    if found:
-        return found[0]
-    raise DataError(f"{package} does not contain {_NOUNS}", "is this wordnet-base?")
+    lemmas = ", ".join(words).replace("_", " ")
+    return _Synset(f"n{offset}", lemmas, " ".join(gloss.split()), [*dict.fromkeys(hypernyms)])

@@ -3,6 +3,6 @@
 A package adds a layout by an entry point of the group ``xmcbench.sources`` that names a class derived from ``Source``.
 """
 
-from xmcbench.data.sources.source import Content, Holding, Part, Place, Source
+from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Source
 
-__all__ = ["Content", "Holding", "Part", "Place", "Source"]
+__all__ = ["Content", "Holding", "Part", "Place", "Row", "Source"]

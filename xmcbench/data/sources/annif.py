@@ -6,16 +6,9 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from xmcbench.data.sources.records import (
-    Record,
-    parse_object,
-    read_csv,
-    read_objects,
-    read_records,
-    write_csv,
-    write_objects,
-)
-from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Source, instance_rows
+from xmcbench.data.sources import records
+from xmcbench.data.sources.records import Record
+from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Source, instance_rows, note_left_out
 from xmcbench.data.sources.tables import DEFAULTS
 from xmcbench.data.sources.vocabulary import LANGUAGE, NAMES, SKOS, SUFFIXES, bare, read_vocabulary
 from xmcbench.data.text_files import at, find_source, read_document, read_lines, suffix_of
@@ -74,15 +67,13 @@ class Annif(Source):
             raise DataError(f"{self.place.path} has {names}: only one of them can be read", hint)
         (path,) = found
         notes: list[str] = []
-        files = _full_text_files(folder) if path == folder else [path]
-        return Part(
-            "instances", path, (*files, vocabulary), partial(_instances, path, vocabulary, language, notes), notes
-        )
+        files = (*(_full_text_files(folder) if path == folder else [path]), vocabulary)
+        return Part("instances", path, files, partial(_instances, path, vocabulary, language, notes), notes)
 
     @classmethod
     def write(cls, content: Content, folder: Path, flatten: bool) -> None:
         uris = list(content.labels.uids)
-        write_csv(folder / "vocabulary.csv", ("uri", "label_en"), zip(uris, content.labels.titles, strict=True))
+        records.write_csv(folder / "vocabulary.csv", ("uri", "label_en"), zip(uris, content.labels.titles, strict=True))
         for uri in uris:
             if bare(uri) != uri:
                 raise DataError(f"the uid {uri!r} is in angle brackets or begins or ends with a space", "not in Annif")
@@ -93,7 +84,7 @@ class Annif(Source):
                 | {"subjects": [{"uri": uris[label]} for label in ids]}
                 for uid, title, text, ids in instance_rows(texts, pairs)
             )
-            write_objects(folder / f"{side}.jsonl", entries)
+            records.write_objects(folder / f"{side}.jsonl", entries)
 
 
 def _vocabulary(place: Place) -> Path | None:
@@ -124,7 +115,7 @@ def _is_table(path: Path) -> bool:
     """Tell whether ``Tables`` reads a file: it names a column of labels in another way than Annif does."""
     labels = {*DEFAULTS["labels"]} - ({"subjects"} if suffix_of(path) == ".jsonl" else set())
     try:
-        record = next(read_records((path,)), None)
+        record = next(records.read_records((path,)), None)
     except DataError:  # which the reader of the layout will say again
         return False
     return record is not None and not labels.isdisjoint(record.cells)
@@ -137,8 +128,7 @@ def _labels(path: Path, language: str | None, notes: list[str]) -> Iterator[Row]
         others += bool(subject.language)
         if subject.label:
             yield Row(path, subject.line, subject.uri, subject.label, details=subject.details)
-    if unlabeled:
-        notes.append(f"{format_count(unlabeled, 'subject')} of {path.name} left out: deprecated, or without a label")
+    note_left_out(notes, unlabeled, "subject", path, "deprecated, or without a label")
     if others:
         found = f"{format_count(others, 'label')} of {path.name} in another language than {language or LANGUAGE!r}"
         notes.append(f"{found}, in which their concepts have none; ?language=LANGUAGE chooses one")
@@ -161,58 +151,52 @@ class _Subjects:
 
     def rows(self, names: Iterable[str], are_uris: bool) -> list[int]:
         """The label ids of subjects, named by URI, or else by label or by what may be a URI; others are counted."""
-        return [row for name in names if (row := self._row(name, are_uris)) is not None]
-
-    def _row(self, name: str, is_uri: bool) -> int | None:
-        uri = bare(name)
-        row = None if is_uri else self._by_label.get(name)
-        row = self._by_uri.get(uri) if row is None else row
-        if row is None:
-            self.unlabeled += uri in self._unlabeled
-            self.unknown += uri not in self._unlabeled
-        return row
+        rows = []
+        for name in names:
+            uri = bare(name)
+            row = None if are_uris else self._by_label.get(name)
+            row = self._by_uri.get(uri) if row is None else row
+            if row is not None:
+                rows.append(row)
+            elif uri in self._unlabeled:
+                self.unlabeled += 1
+            else:
+                self.unknown += 1
+        return rows
 
 
 def _instances(path: Path, vocabulary: Path, language: str | None, notes: list[str]) -> Iterator[Row]:
     subjects = _Subjects(vocabulary, language)
     yield from (_full_texts if path.is_dir() else _short_texts)(path, subjects, notes)
-    if subjects.unknown:
-        notes.append(f"{format_count(subjects.unknown, 'subject')} of {path.name} left out: not in the vocabulary")
-    if subjects.unlabeled:
-        left_out = f"{format_count(subjects.unlabeled, 'subject')} of {path.name} left out"
-        notes.append(f"{left_out}: deprecated in the vocabulary, or without a label there")
+    note_left_out(notes, subjects.unknown, "subject", path, "not in the vocabulary")
+    note_left_out(notes, subjects.unlabeled, "subject", path, "deprecated in the vocabulary, or without a label there")
 
 
 def _short_texts(path: Path, subjects: _Subjects, notes: list[str]) -> Iterator[Row]:
     """The documents of a file. notes: gets one on lines of TSV without a tab, which are left out as in Annif."""
     if suffix_of(path) == ".tsv":
-        yield from _tsv(path, subjects, notes)
+        row, without = 0, []
+        for number, line in read_lines(path):
+            text, tab, uris = line.partition("\t")
+            if tab:
+                yield Row(path, number, str(row), text, "", subjects.rows(uris.split(), are_uris=True))
+                row += 1
+            elif text.strip():
+                without.append(number)
+        if without and not row:
+            raise at(path, without[0], "has no tab", "expected the text, a tab, and the <uri>s of its subjects")
+        note_left_out(notes, len(without), "line", path, "no tab")
     elif suffix_of(path) == ".jsonl":
-        for row, record in enumerate(read_objects(path)):
+        for row, record in enumerate(records.read_objects(path)):
             yield _of_object(record, str(row), subjects)
     else:
-        for row, record in enumerate(read_csv(path)):
+        for row, record in enumerate(records.read_csv(path)):
             if "text" not in record.cells:
                 raise at(path, 1, "there is no column 'text'", f"there are: {', '.join(record.cells)}")
             title, text = record.text("title"), record.text("text")
             uid = record.text("document_id") if "document_id" in record.cells else str(row)
             ids = subjects.rows(record.text("subject_uris").split(), are_uris=True)
             yield Row(path, record.line, uid, *((title, text) if title else (text, "")), ids)
-
-
-def _tsv(path: Path, subjects: _Subjects, notes: list[str]) -> Iterator[Row]:
-    row, without = 0, []
-    for number, line in read_lines(path):
-        text, tab, uris = line.partition("\t")
-        if tab:
-            yield Row(path, number, str(row), text, "", subjects.rows(uris.split(), are_uris=True))
-            row += 1
-        elif text.strip():
-            without.append(number)
-    if without and not row:
-        raise at(path, without[0], "has no tab", "expected the text, a tab, and the <uri>s of its subjects")
-    if without:
-        notes.append(f"{format_count(len(without), 'line')} of {path.name} left out: no tab")
 
 
 def _of_object(record: Record, uid: str, subjects: _Subjects) -> Row:
@@ -235,17 +219,15 @@ def _full_text_files(folder: Path) -> list[Path]:
 
 
 def _full_texts(folder: Path, subjects: _Subjects, notes: list[str]) -> Iterator[Row]:
-    """The ``.txt`` and ``.json`` files of a folder, by name; the first line of a text is its title.
-
-    notes: gets one on files of subjects without a text.
-    """
+    """The full texts of a folder, by name; the first line is the title. notes: gets one on subjects without a text."""
     files = _full_text_files(folder)
     documents = [path for path in files if suffix_of(path) not in _SUBJECTS]
     if not documents:
         raise DataError(f"{folder} has no .txt or .json file", "a full text each, a .txt with a .tsv or .key beside it")
     for path in documents:
         if suffix_of(path) == _OBJECT:
-            yield _of_object(Record(path, 1, parse_object(path, 1, read_document(path))), _stem(path), subjects)
+            entry = records.parse_object(path, 1, read_document(path))
+            yield _of_object(Record(path, 1, entry), _stem(path), subjects)
             continue
         title, _, content = read_document(path).strip("\r\n").partition("\n")
         # One subject per line: a URI, a label, or a URI, a tab and its label.

@@ -18,15 +18,8 @@ import numpy as np
 from xmcbench import arrow
 from xmcbench.data.sources.source import check_count
 from xmcbench.errors import DataError
-from xmcbench.storage.reading import (
-    ARRAYS,
-    STREAM,
-    Unreadable,
-    bounded_memory,
-    check_size,
-    open_regular,
-    refuse_lfs_pointer,
-)
+from xmcbench.storage import reading
+from xmcbench.storage.reading import ARRAYS, STREAM, Unreadable, bounded_memory, check_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,10 +42,7 @@ def column_names(path: Path) -> list[str]:
 
 
 def read_table(path: Path, columns: Collection[str]) -> Iterator[tuple[dict[str, object], Mapping[str, Any]]]:
-    """Yield the cells of every row, of these columns only, and the names of coded labels by column.
-
-    Raises DataError for a damaged file, and for one that holds too much.
-    """
+    """Yield the cells of every row, of these columns, and the names of coded labels by column. Raises DataError."""
     with _open(path) as (schema, batches):
         names = _class_names(schema)
         for portion in portions(path, batches(columns)):
@@ -66,10 +56,10 @@ def _open(path: Path) -> Iterator[tuple[pa.Schema, Callable[[Collection[str]], I
     import pyarrow as pa
     from pyarrow import parquet
 
-    refuse_lfs_pointer(path, DataError)
+    reading.refuse_lfs_pointer(path, DataError)
     kind = "a Parquet file" if path.suffix == ".parquet" else "an Arrow stream"
     try:
-        open_regular(path).close()
+        reading.open_regular(path).close()
         if path.suffix == ".parquet":
             with parquet.ParquetFile(path, memory_map=True) as file:
                 yield file.schema_arrow, partial(_read_parquet, file)
@@ -122,8 +112,8 @@ def _names(feature: object) -> tuple[str, ...]:
 def portions(path: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches of a file, validated, in slices that can be turned into Python objects at once.
 
-    Raises DataError where decoding a batch takes too much memory, Unreadable for rows, a batch or a file beyond their
-    limits, and what pyarrow raises for damaged bytes.
+    Raises DataError where decoding takes too much memory, Unreadable for what is beyond a limit, and what pyarrow
+    raises for damaged bytes.
     """
     rows = total = 0
     while True:
@@ -149,10 +139,9 @@ def portions(path: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def _sizes(column: str, array: pa.Array) -> np.ndarray:
-    """Bytes of text and of objects in each value of an array that has been validated: int64 [rows].
+    """Bytes of text and of objects in the values of an array that has been validated: int64 [rows].
 
-    A null may count as any value. Raises Unreadable for a type that is no text, number or list, and for more values
-    than arrays may have.
+    A null may count as any value. Raises Unreadable for a type that is no text, number or list, and for too many.
     """
     import pyarrow as pa
 
@@ -183,7 +172,7 @@ def _sizes(column: str, array: pa.Array) -> np.ndarray:
 
 
 def _buffer(array: pa.Array, kind: str, more: int = 0) -> np.ndarray:
-    """The numbers of each value of an array, and of ``more`` behind them."""
+    """The numbers of the values of an array, and of ``more`` behind them."""
     dtype = np.dtype(kind)
     if not len(array):
         return np.zeros(0, dtype)
@@ -191,5 +180,5 @@ def _buffer(array: pa.Array, kind: str, more: int = 0) -> np.ndarray:
 
 
 def _ends(sizes: np.ndarray) -> np.ndarray:
-    """The end of each value, and before them the beginning of the first: int64 [values + 1]."""
+    """The ends of the values, and before them the beginning of the first: int64 [values + 1]."""
     return np.concatenate([[0], np.cumsum(sizes)])

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from xmcbench.data.sources.records import Record, read_objects, write_objects
-from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Source, label_ids
+from xmcbench.data.sources.records import read_objects, write_objects
+from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Source, label_ids, note_left_out
 from xmcbench.data.sources.text_lines import has_uids, split_text
 from xmcbench.data.text_files import at, parse_finite, read_lines
 from xmcbench.errors import DataError
@@ -89,7 +89,11 @@ def _instances(queries: Path, corpus: Path, qrels: Path | None, notes: list[str]
         uid = record.text("_id", required=True)
         if labels_of is None or uid in labels_of:
             found += 1
-            yield Row(queries, record.line, uid, *_title_and_content(record), labels_of[uid] if labels_of else ())
+            # The text is divided behind the title, as ``Beir.write`` has joined them, or at its first tab.
+            text, title = record.text("text", required=True), record.cells.get("title")
+            has_title = isinstance(title, str) and f"{text}\t".startswith(f"{title}\t")
+            texts = (str(title), text[len(str(title)) + 1 :]) if has_title else split_text(text)
+            yield Row(queries, record.line, uid, *texts, labels_of[uid] if labels_of else ())
     if qrels and labels_of and (missing := len(labels_of) - found) > 0:
         verb = "is" if missing == 1 else "are"
         notes.append(f"{format_count(missing, 'query', 'queries')} of {qrels.name} {verb} not in {queries.name}")
@@ -120,17 +124,8 @@ def _judgments(path: Path, corpus: Path, notes: list[str]) -> dict[str, list[int
     if missing and not known:  # then it is the corpus of other judgments
         number, label = missing[0]
         raise at(path, number, f"there is no {label[:60]!r} in the corpus", "its ids are the _id of corpus.jsonl")
-    if missing:
-        notes.append(f"{format_count(len(missing), 'judgment')} of {path.name} left out: not in the corpus")
+    note_left_out(notes, len(missing), "judgment", path, "not in the corpus")
     return found
-
-
-def _title_and_content(record: Record) -> tuple[str, str]:
-    """Divide the text behind the title, as ``Beir.write`` has joined them, or at its first tab."""
-    text, title = record.text("text", required=True), record.cells.get("title")
-    if isinstance(title, str) and (text == title or text.startswith(f"{title}\t")):
-        return title, text[len(title) + 1 :]
-    return split_text(text)
 
 
 def _distinct_uids(content: Content) -> dict[str, list[str]]:

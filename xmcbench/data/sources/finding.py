@@ -19,24 +19,27 @@ from xmcbench.data.sources.source import Place, Source
 from xmcbench.errors import DataError, UnknownName, UsageError
 from xmcbench.output.escaping import visible
 
-#: The layouts that ship with xmcbench, by module, in the order in which they are tried.
+#: The layouts that ship with xmcbench, with their modules, in the order in which they are tried.
 LAYOUTS = {
-    "xc_raw": ("Maclr", "XCRaw"),
-    "pecos": ("Pecos", "Text2Text"),
-    "xc_lines": ("GZXML", "XCLines"),
-    "beir": ("Beir",),
-    "llms4subjects": ("LLMs4Subjects",),
-    "annif": ("Annif",),
-    "hugging_face": ("HuggingFace",),
-    "text_lines": ("PlainText",),
-    "tables": ("Tables",),
-    "table_formats": ("Csv", "JsonLines", "Parquet"),
+    "Maclr": "xc_raw",
+    "XCRaw": "xc_raw",
+    "Pecos": "pecos",
+    "Text2Text": "pecos",
+    "GZXML": "text_lines",
+    "XCLines": "text_lines",
+    "Beir": "beir",
+    "LLMs4Subjects": "llms4subjects",
+    "Annif": "annif",
+    "HuggingFace": "hugging_face",
+    "PlainText": "text_lines",
+    "Tables": "tables",
+    "Csv": "tables",
+    "JsonLines": "tables",
+    "Parquet": "tables",
 }
 _PACKAGE = "xmcbench.data.sources."
-
-#: The entry-point group of layouts, and the module before which they go.
-GROUP, _LAST = "xmcbench.sources", "tables"
-
+#: The entry-point group of layouts, and the layout before which they go.
+GROUP, _LAST = "xmcbench.sources", "Tables"
 #: The options of every layout: its name; the seed and the share of a test set that is drawn. ``documents`` and
 #: ``limit`` are known to ``load_dataset``, for names too.
 COMMON = frozenset({"layout", "split_seed", "test_share"})
@@ -48,20 +51,15 @@ def layouts() -> dict[str, type[Source]]:
 
     Raises UsageError where a package claims the name of another layout.
     """
+    shipped = [getattr(import_module(f"{_PACKAGE}{module}"), name) for name, module in LAYOUTS.items()]
+    last = [*LAYOUTS].index(_LAST)
     found: dict[str, type[Source]] = {}
-    for layout in _layouts():
+    for layout in (*shipped[:last], *_plugins(), *shipped[last:]):
         if layout.name in found:
             names = (f"{cls.__module__}.{cls.__qualname__}" for cls in (found[layout.name], layout))
             raise UsageError(f"two layouts are called {layout.name!r}: {' and '.join(names)}", "uninstall one package")
         found[layout.name] = layout
     return found
-
-
-def _layouts() -> Iterator[type[Source]]:
-    for module, names in LAYOUTS.items():
-        if module == _LAST:
-            yield from _plugins()
-        yield from (getattr(import_module(f"{_PACKAGE}{module}"), name) for name in names)
 
 
 def _plugins() -> Iterator[type[Source]]:
@@ -72,10 +70,9 @@ def _plugins() -> Iterator[type[Source]]:
                 raise TypeError("it is not a class derived from xmcbench.data.sources.Source")
             if not isinstance(getattr(cls, "name", None), str):
                 raise TypeError("it has no name")
+            yield cls
         except Exception as error:  # a package of somebody else can raise anything
             _say_left_out(point.name, str(error))
-        else:
-            yield cls
 
 
 def place_of(reference: str | Path) -> Place:
@@ -83,8 +80,7 @@ def place_of(reference: str | Path) -> Place:
 
         articles.csv?text=abstract&labels=subjects
 
-    A path that exists is taken whole, whatever characters it has. Raises UsageError for options that are none, that are
-    empty or that are given twice, and for an empty name.
+    A path that exists is taken whole, whatever characters it has. Raises UsageError for invalid options.
     """
     if not str(reference).strip():
         raise UsageError("the name of the dataset is empty", "a dataset is a name or a place; . is this folder")
@@ -111,17 +107,13 @@ def reference_to(place: str, options: Mapping[str, str]) -> str:
     if not options:
         return place
     before = place_of(place)
-    return _reference(before.given, {**before.options, **options})
+    return f"{before.given}?{urlencode({**before.options, **options}, quote_via=quote)}"
 
 
 def without(reference: str, option: str) -> str:
     """A reference without one of its options."""
     place = place_of(reference)
-    return _reference(place.given, {key: value for key, value in place.options.items() if key != option})
-
-
-def _reference(given: str, options: Mapping[str, str]) -> str:
-    return f"{given}?{urlencode(options, quote_via=quote)}" if options else given
+    return reference_to(place.given, {key: value for key, value in place.options.items() if key != option})
 
 
 def find_layout(place: Place) -> type[Source] | None:
@@ -146,11 +138,7 @@ def _say_left_out(name: str, reason: str) -> None:
 
 
 def source_at(place: Place) -> Source:
-    """The source at a place.
-
-    Raises DataError where no layout recognizes it, UnknownName for an unknown layout, UsageError for options that the
-    layout does not have.
-    """
+    """The source at a place. Raises DataError where no layout recognizes it, UsageError for unknown options."""
     wanted = place.options.get("layout")
     if wanted is not None and wanted not in layouts():
         raise UnknownName("layout", wanted, layouts())
@@ -161,8 +149,7 @@ def source_at(place: Place) -> Source:
         from xmcbench.data.sources.annif import describe_lack
 
         usual = "expected lbl.json.gz with trn.json.gz, or another layout of `xmcbench ls layouts`"
-        hint = describe_lack(place) or usual
-        raise DataError(f"{place.path} has no layout that xmcbench knows", hint)
+        raise DataError(f"{place.path} has no layout that xmcbench knows", describe_lack(place) or usual)
     known = COMMON | cls.options
     if unknown := [key for key in place.options if key not in known]:
         raise UnknownName("option", unknown[0], known, where=f"of the layout {cls.name}")

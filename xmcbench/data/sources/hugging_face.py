@@ -17,13 +17,12 @@ from xmcbench.data.sources.source import Place
 from xmcbench.data.sources.tables import DEFAULTS, Files, Tables, check_shards, find_splits, note_validation
 from xmcbench.errors import DataError, Unavailable
 from xmcbench.extras import installation
-from xmcbench.storage.cache import cache_root, hub_home
+from xmcbench.storage.locations import cache_root, hub_home
 from xmcbench.storage.reading import read_text
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _PREFIX = "hf:"
-
-#: The files that `save_to_disk` writes for a dataset with splits, and for each of them.
+#: The files that `save_to_disk` writes for a dataset with splits, and for a split.
 _DICT, _STATE = "dataset_dict.json", "state.json"
 
 _SPLITS = ("train", "test")
@@ -65,10 +64,9 @@ class HuggingFace(Tables):
                 read = {split: check_shards(found[0]) for split, found in parts.items()}
                 return Files(read, check_shards(labels[0]) if labels else (), notes + note_validation(folder))
         below = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
-        raise DataError(
-            f"{name}{f', {config},' if config else ''} has no train or test file ending in {', '.join(SUFFIXES)}",
-            f"name one of its folders: config={'|'.join(below)}" if below else "convert it with `datasets` first",
-        )
+        what = f"{name}{f', {config},' if config else ''} has no train or test file ending in {', '.join(SUFFIXES)}"
+        hint = f"name one of its folders: config={'|'.join(below)}" if below else "convert it with `datasets` first"
+        raise DataError(what, hint)
 
 
 def _hub_id(place: Place) -> str | None:
@@ -85,14 +83,8 @@ def is_cached(name: str) -> bool:
 
 def _cache_folders(name: str) -> list[Path]:
     """The folders of a dataset: in the cache of the hub, and in that of xmcbench."""
-    hub = Path(os.environ.get("HF_HUB_CACHE") or hub_home() / "hub")
-    folders = [root / f"datasets--{name.replace('/', '--')}" for root in (hub, _downloads())]
-    return [folder for folder in folders if folder.is_dir()]
-
-
-def _downloads() -> Path:
-    """The folder of downloads: not beside the models of the hub, which the cell of a method has to read."""
-    return cache_root() / "hub"
+    roots = (Path(os.environ.get("HF_HUB_CACHE") or hub_home() / "hub"), cache_root() / "hub")
+    return [folder for root in roots if (folder := root / f"datasets--{name.replace('/', '--')}").is_dir()]
 
 
 def _find_saved(folder: Path) -> Files:
@@ -124,12 +116,6 @@ def _read_names(path: Path, key: str) -> list[str]:
     return names
 
 
-def _has_both(snapshot: Path) -> bool:
-    """Tell whether a snapshot has training and test files: somebody may have fetched one file of the dataset."""
-    names = [path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*") if path.name.endswith(ENDINGS)]
-    return all(any(split in name for name in names) for split in _SPLITS)
-
-
 def _snapshot(name: str, revision: str | None) -> Path:
     """The folder of a dataset in the cache of the hub, downloaded if it is not there."""
     try:
@@ -149,16 +135,18 @@ def _snapshot(name: str, revision: str | None) -> Path:
             continue
         with suppress(LocalEntryNotFoundError, OSError, ValueError):
             some = Path(snapshot_download(name, local_files_only=True, cache_dir=folder.parent, **options))
-            if _has_both(some):
+            # Somebody may have fetched one file of the dataset.
+            files = (path for path in some.rglob("*") if path.name.endswith(ENDINGS))
+            names = [path.relative_to(some).as_posix() for path in files]
+            if all(any(split in name for name in names) for split in _SPLITS):
                 return some
     try:
-        return Path(snapshot_download(name, cache_dir=_downloads(), **options))
+        # Not beside the models of the hub, which the cell of a method has to read.
+        return Path(snapshot_download(name, cache_dir=cache_root() / "hub", **options))
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError, ValueError) as error:
         if some is not None:
             return some
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise Unavailable(
-            f"the dataset {name} is not {'complete ' if is_partial else ''}in the cache of the hub, and cannot be "
-            f"downloaded: {reason}",
-            f"a dataset is a name, a folder, a file or an id of the hub: hf download --repo-type dataset {name}",
-        ) from None
+        what = f"the dataset {name} is not {'complete ' if is_partial else ''}in the cache of the hub"
+        hint = f"a dataset is a name, a folder, a file or an id of the hub: hf download --repo-type dataset {name}"
+        raise Unavailable(f"{what}, and cannot be downloaded: {reason}", hint) from None

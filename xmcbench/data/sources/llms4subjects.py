@@ -15,10 +15,9 @@ from pathlib import Path
 from unicodedata import normalize
 
 from xmcbench.data.sources.records import parse_object, read_records
-from xmcbench.data.sources.source import Holding, Part, Place, Row, Source
+from xmcbench.data.sources.source import Holding, Part, Place, Row, Source, note_left_out
 from xmcbench.data.text_files import at, find_source, read_document, suffix_of
 from xmcbench.errors import DataError
-from xmcbench.output.quantities import format_count
 
 #: Below the folder of a split: TYPE/LANGUAGE/ID.jsonld.
 _RECORDS = "*/*/*.jsonld*"
@@ -46,9 +45,10 @@ class LLMs4Subjects(Source):
         return next(place.path.glob(f"data/train/{_RECORDS}"), None) is not None
 
     def find_parts(self) -> Holding:
-        given = self.place.options.get("vocabulary")
-        name = given or _subjects_name(self.place)
-        path = self.place.path / given if given else _find_subjects(self.place, name)
+        given, folder = self.place.options.get("vocabulary"), self.place.path.resolve()
+        name = given or f"GND-Subjects-{'tib-core' if folder.name == 'tib-core-subjects' else 'all'}.json"
+        repository = folder.parent.parent / "GND" / "dataset"
+        path = self.place.path / given if given else find_source(folder, name) or find_source(repository, name)
         if path is None or not path.is_file():
             hint = "it is in shared-task-datasets/GND/dataset of the task; or name a file: vocabulary=FILE"
             raise DataError(f"{self.place.path} has no {name}", hint)
@@ -59,16 +59,6 @@ class LLMs4Subjects(Source):
         note = "dev is not used" if gold else f"dev is the test set: there is no {_GOLD}"
         labels = Part("labels", path, (path,), partial(_labels, path))
         return Holding(labels, train, gold or dev, (note,) if dev else ())
-
-
-def _subjects_name(place: Place) -> str:
-    is_core = place.path.resolve().name == "tib-core-subjects"
-    return f"GND-Subjects-{'tib-core' if is_core else 'all'}.json"
-
-
-def _find_subjects(place: Place, name: str) -> Path | None:
-    folder = place.path.resolve()
-    return find_source(folder, name) or find_source(folder.parent.parent / "GND" / "dataset", name)
 
 
 def _part(folder: Path, subjects: Path) -> Part | None:
@@ -95,8 +85,7 @@ def _instances(folder: Path, files: Sequence[Path], subjects: Path, notes: list[
         unknown += len(codes) - len(found)
         uid = path.relative_to(folder).as_posix().removesuffix(".gz").removesuffix(".jsonld")
         yield Row(path, 1, uid, title, abstract, found)
-    if unknown:
-        notes.append(f"{format_count(unknown, 'subject')} of {folder.name} left out: not in {subjects.name}")
+    note_left_out(notes, unknown, "subject", folder, f"not in {subjects.name}")
 
 
 def _read_record(path: Path) -> tuple[str, str, list[str]]:
@@ -105,21 +94,17 @@ def _read_record(path: Path) -> tuple[str, str, list[str]]:
     node = graph[-1] if isinstance(graph, list) and graph else None
     if not isinstance(node, dict) or _TITLE not in node:
         raise at(path, 1, "is not a record of TIBKAT", "expected JSON-LD; the last node of @graph has the title")
-    title, abstract = (_join(path, key, _as_list(node.get(key))) for key in (_TITLE, _ABSTRACT))
-    subjects = [subject.get("@id") if isinstance(subject, dict) else None for subject in _as_list(node.get(_SUBJECTS))]
+    values = {key: node.get(key) for key in (_TITLE, _ABSTRACT, _SUBJECTS)}
+    lists = {
+        # JSON-LD writes a list of one as its value.
+        key: value if isinstance(value, list) else [] if value is None else [value]
+        for key, value in values.items()
+    }
+    for key in (_TITLE, _ABSTRACT):
+        if not all(isinstance(value, str) for value in lists[key]):
+            raise at(path, 1, f"a value of {key} is not a text", "expected a string or a list of strings")
+    subjects = [subject.get("@id") if isinstance(subject, dict) else None for subject in lists[_SUBJECTS]]
     codes = [code for code in subjects if isinstance(code, str)]
     if len(codes) < len(subjects):
         raise at(path, 1, f"a value of {_SUBJECTS} has no @id", 'expected {"@id": "gnd:4053474-1"}')
-    return title, abstract, codes
-
-
-def _as_list(value: object) -> list[object]:
-    """Return the values of a property: JSON-LD writes a list of one as its value."""
-    return value if isinstance(value, list) else [] if value is None else [value]
-
-
-def _join(path: Path, key: str, values: list[object]) -> str:
-    texts = [value for value in values if isinstance(value, str)]
-    if len(texts) < len(values):
-        raise at(path, 1, f"a value of {key} is not a text", "expected a string or a list of strings")
-    return " ".join(texts)
+    return " ".join(lists[_TITLE]), " ".join(lists[_ABSTRACT]), codes

@@ -8,23 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from xmcbench.data.sources import text_lines
 from xmcbench.data.sources.source import SHORT_NAMES, Content, Holding, Part, Place, Row, Source
-from xmcbench.data.sources.text_lines import (
-    instance_part,
-    label_part,
-    split_text,
-    write_instance_lines,
-    write_label_lines,
-)
 from xmcbench.data.text_files import at, parse_finite, read_lines, read_texts
 from xmcbench.errors import DataError
 
 if TYPE_CHECKING:
-    import numpy as np
     from scipy.sparse import csr_matrix
 
 _LABELS = ("output-items.txt", "output-labels.txt")
-
 #: A label id, and its relevance.
 _TARGET = re.compile(r"([0-9]{1,10})(?::([0-9.eE+-]+))?")
 
@@ -40,21 +32,16 @@ class Pecos(Source):
         return place.find(*(f"X.{side}.txt" for side in SHORT_NAMES.values())) is not None
 
     def find_parts(self) -> Holding:
-        labels = self.labels()
-        return Holding(label_part(labels), self.part("train", labels), self.part("test", labels))
-
-    def labels(self) -> Path:
-        """The file of labels. Raises DataError."""
-        found = self.place.find(*_LABELS)
-        if found is None:
+        labels = self.place.find(*_LABELS)
+        if labels is None:
             raise DataError(f"{self.place.path} has no {_LABELS[0]}", "the labels, one per line")
-        return found
+        return Holding(text_lines.label_part(labels), self.part("train", labels), self.part("test", labels))
 
     def part(self, name: str, labels: Path) -> Part | None:
         """The training or the test instances."""
         texts = self.place.find(f"X.{SHORT_NAMES[name]}.txt")
         pairs = self.place.path / f"Y.{SHORT_NAMES[name]}.npz"
-        return instance_part(texts, pairs if pairs.exists() else None, read_npz, labels) if texts else None
+        return text_lines.instance_part(texts, pairs if pairs.exists() else None, read_npz, labels) if texts else None
 
     @classmethod
     def write(cls, content: Content, folder: Path, flatten: bool) -> None:
@@ -63,10 +50,10 @@ class Pecos(Source):
         from xmcbench.storage.atomic import atomic_file
 
         for side, texts, pairs in content.sides():
-            write_instance_lines(folder / f"X.{SHORT_NAMES[side]}.txt", texts, flatten)
+            text_lines.write_instance_lines(folder / f"X.{SHORT_NAMES[side]}.txt", texts, flatten)
             with atomic_file(folder / f"Y.{SHORT_NAMES[side]}.npz") as stream:
                 save_npz(stream, pairs)
-        write_label_lines(folder / _LABELS[0], content.labels, flatten)
+        text_lines.write_label_lines(folder / _LABELS[0], content.labels, flatten)
 
 
 class Text2Text(Pecos):
@@ -99,29 +86,23 @@ def _read_lines(path: Path, labels: Path) -> Iterator[Row]:
         first, tab, text = line.partition("\t")
         if not tab:
             raise at(path, number, "has no tab", "expected label ids, separated by commas, a tab, and the text")
-        words = first.split(",") if first.strip() else []
-        ids = [label for word in words if (label := _label_id(path, number, word, total)) is not None]
-        yield Row(path, number, str(number - 1), *split_text(text), ids)
-
-
-def _label_id(path: Path, number: int, word: str, total: int) -> int | None:
-    """The label that a word names; None where it is not relevant."""
-    match = _TARGET.fullmatch(word.strip())
-    if match is None:
-        raise at(path, number, f"{word[:40]!r} is not a label id", "0-based line numbers of the labels")
-    if int(match[1]) >= total:
-        raise at(path, number, f"label {int(match[1])} is out of range", f"there are {total}: 0..{total - 1}")
-    relevance = parse_finite(match[2] or "1")
-    if relevance is None:
-        raise at(path, number, f"{word[:40]!r} has no number after the colon", "expected LABEL or LABEL:NUMBER")
-    return int(match[1]) if relevance > 0 else None
+        ids = []
+        for word in first.split(",") if first.strip() else ():
+            match = _TARGET.fullmatch(word.strip())
+            if match is None:
+                raise at(path, number, f"{word[:40]!r} is not a label id", "0-based line numbers of the labels")
+            label, relevance = int(match[1]), parse_finite(match[2] or "1")
+            if label >= total:
+                raise at(path, number, f"label {label} is out of range", f"there are {total}: 0..{total - 1}")
+            if relevance is None:
+                raise at(path, number, f"{word[:40]!r} has no number after the colon", "expected LABEL or LABEL:NUMBER")
+            if relevance > 0:
+                ids.append(label)
+        yield Row(path, number, str(number - 1), *text_lines.split_text(text), ids)
 
 
 def read_npz(path: Path) -> csr_matrix:
-    """Read a matrix that ``scipy.sparse.save_npz`` wrote, CSR or CSC, without entries that are 0: CSR float32 [N, L].
-
-    An entry of any other value is a pair. Raises DataError for any other file.
-    """
+    """Read a matrix that ``scipy.sparse.save_npz`` wrote, CSR or CSC, without zeros: CSR float32 [N, L]."""
     import numpy as np
     from scipy.sparse import csc_matrix, csr_matrix
 
@@ -132,7 +113,8 @@ def read_npz(path: Path) -> csr_matrix:
     kinds = {b"csr": csr_matrix, b"csc": csc_matrix}
     try:
         layout, shape, indptr, indices, data = read_arrays(path, "format", "shape", "indptr", "indices", "data")
-        kind = kinds.get(_word(layout))
+        word = layout.item() if layout.ndim == 0 else b""
+        kind = kinds.get(word.encode("ascii", "replace") if isinstance(word, str) else bytes(word))
         if kind is None:
             raise ValueError("it is neither CSR nor CSC")
         integers = (shape, indptr, indices)
@@ -151,8 +133,3 @@ def read_npz(path: Path) -> csr_matrix:
         return found
     except (OSError, ValueError, TypeError, IndexError, OverflowError, MemoryError) as error:
         raise DataError(f"cannot read the matrix {path}: {error}", "expected a file of scipy.sparse.save_npz") from None
-
-
-def _word(array: np.ndarray) -> bytes:
-    value = array.item() if array.ndim == 0 else b""
-    return value.encode("ascii", "replace") if isinstance(value, str) else bytes(value)

@@ -7,11 +7,13 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from xmcbench.data.text_files import at, lone_return, number_lines, open_source, read_all, strip_marks, suffix_of
+from xmcbench.data import text_files
+from xmcbench.data.text_files import at, atomic_gzip, number_lines, strip_marks, suffix_of
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import format_count
 from xmcbench.storage.atomic import atomic_file
@@ -21,13 +23,10 @@ from xmcbench.storage.reading import LINE, raise_limit
 _TEXT = (".csv", ".tsv", ".jsonl", ".json")
 SUFFIXES = (*_TEXT, ".parquet")
 ARROW = ".arrow"
-
 #: The endings of their names.
 ENDINGS = (*(f"{suffix}{packed}" for suffix in _TEXT for packed in ("", ".gz")), ".parquet")
-
 #: Bytes of a JSON array, which is read as a whole.
 _ARRAY = 256 << 20
-
 #: A tuple, set, dictionary or array as Python prints it. A label may be in parentheses, but no quotation marks or lists
 #: of numbers are directly within them.
 _PRINTED = re.compile(
@@ -36,18 +35,20 @@ _PRINTED = re.compile(
     r"""|(frozenset|set|array|deque|Index|dict_keys|dict_values)\(([\[{(].*)?\)""",
     re.DOTALL,
 )
-
-#: The code of a row without a label.
+#: A cell as in CSV, with quotation marks in it that are doubled.
+_QUOTED = re.compile(r'"[^"]*(""[^"]*)+"')
+#: The code of a row without a label, in Hugging Face `datasets`.
 _NO_LABEL = -1
+#: The least number of cells with a comma, and none with the separator, that a note is about.
+_COMMAS = 10
+#: A cell of text that is a vector: with something between its digits, or bare, which could be the code of a label.
+_DIVIDED, _BARE = re.compile(r"[01](?:[\s,|/]+[01])+"), re.compile(r"[01]{3,}")
 
 _OBJECTS = "expected one JSON object per line"
 
 
 class Record(NamedTuple):
-    """A row of a table.
-
-    line: of a text file; of others, and of a JSON array, the number of the row, from 1. names: of coded labels.
-    """
+    """A row of a table. line: of the text file, or the number of the row, from 1. names: of coded labels."""
 
     path: Path
     line: int
@@ -59,10 +60,7 @@ class Record(NamedTuple):
         return at(self.path, self.line, what, hint)
 
     def text(self, column: str | None, required: bool = False) -> str:
-        """The text in a column; an integer by its digits, nothing as the empty text.
-
-        Raises DataError for another value, and for nothing where a text is required.
-        """
+        """The text in a column: an integer's digits, an empty text for nothing. Raises DataError if one is required."""
         value = self._decode(column or "", self.cells.get(column or ""))
         if value is None and required:
             raise self.error(f"{column} is missing", f'a row looks like {{"{column}": "...", ...}}')
@@ -73,27 +71,39 @@ class Record(NamedTuple):
         return value or ""
 
     def labels(self, column: str | None, separator: str) -> list[str]:
-        """The labels in a column: the names of its values.
-
-        Of codes with names, -1 is no label, as in Hugging Face `datasets`. Raises DataError for a value that is neither
-        a text nor an integer.
-        """
-        values, names = self.values(column, separator), self.names.get(column or "", ())
-        if names:
-            values = [value for value in values if type(value) is not int or value != _NO_LABEL]
-        return [self._name(column or "", value, names) for value in values]
+        """The labels in a column: the names of its values. Raises DataError for neither a text nor an integer."""
+        found, names = [], self.names.get(column or "", ())
+        for value in self.values(column, separator):
+            if isinstance(value, int) and not isinstance(value, bool):
+                if names and value == _NO_LABEL:
+                    continue
+                if names and not 0 <= value < len(names):
+                    raise self.error(f"{column} has the code {value}", f"the names are those of 0 to {len(names) - 1}")
+                found.append(names[value] if names else str(value))
+            elif isinstance(value, str):
+                found.append(value)
+            else:
+                hint = "texts or integers; of a vector of zeros and ones, the labels at its ones"
+                raise self.error(f"{column} has {str(value)[:40]!r}, which is not a label", hint)
+        return found
 
     def values(self, column: str | None, separator: str) -> list[object]:
-        """The values in a column: a list, a text that is a JSON list, or a text with a separator.
-
-        Raises DataError for a text in brackets that is not a JSON list.
-        """
+        """The values in a column: a list, a JSON list as text, or a text with a separator. Raises DataError."""
         value = self._decode(column or "", self.cells.get(column or ""))
-        if isinstance(value, str):
-            return self._split(column or "", value, separator)
         if isinstance(value, list):
             return [self._decode(column or "", item) for item in value]
-        return [] if value is None else [value]
+        if not isinstance(value, str):
+            return [] if value is None else [value]
+        text = value.strip()
+        if text.startswith("["):
+            with suppress(ValueError, RecursionError):
+                return list(json.loads(text))
+        # A list as Python or numpy prints it, or one that was cut off. Taken as a label, nobody would notice.
+        is_list = text.startswith("[") and (text.endswith("]") or text[1:].lstrip().startswith(("'", '"')))
+        if is_list or _PRINTED.fullmatch(text):
+            hint = f'write ["a", "b"] or a{separator}b; a single label in brackets is ["[a]"]'
+            raise self.error(f"{column} is {text[:40]!r}, which is not a JSON list", hint)
+        return [word for part in value.split(separator) if (word := part.strip())]
 
     def _decode(self, column: str, value: object) -> object:
         """Return a value, or the text that bytes are: some programs write Parquet files without the type of texts."""
@@ -102,36 +112,9 @@ class Record(NamedTuple):
         except UnicodeDecodeError:
             raise self.error(f"{column} is not UTF-8", "expected texts or integers") from None
 
-    def _split(self, column: str, cell: str, separator: str) -> list[object]:
-        text = cell.strip()
-        if text.startswith("["):
-            try:
-                return list(json.loads(text))
-            except (ValueError, RecursionError):
-                pass
-        # A list as Python or numpy prints it, or one that was cut off. Taken as a label, nobody would notice.
-        is_list = text.startswith("[") and (text.endswith("]") or text[1:].lstrip().startswith(("'", '"')))
-        if is_list or _PRINTED.fullmatch(text):
-            hint = f'write ["a", "b"] or a{separator}b; a single label in brackets is ["[a]"]'
-            raise self.error(f"{column} is {text[:40]!r}, which is not a JSON list", hint)
-        return [word for part in cell.split(separator) if (word := part.strip())]
-
-    def _name(self, column: str, value: object, names: Sequence[str]) -> str:
-        if isinstance(value, int) and not isinstance(value, bool):
-            if names and not 0 <= value < len(names):
-                raise self.error(f"{column} has the code {value}", f"the names are those of 0 to {len(names) - 1}")
-            return names[value] if names else str(value)
-        if not isinstance(value, str):
-            hint = "texts or integers; of a vector of zeros and ones, the labels at its ones"
-            raise self.error(f"{column} has {str(value)[:40]!r}, which is not a label", hint)
-        return value
-
 
 def read_records(paths: Iterable[Path], columns: Iterable[str] = ()) -> Iterator[Record]:
-    """The rows of tables, one file after the other, with at least these columns where a table has them.
-
-    Raises DataError with file and line.
-    """
+    """The rows of tables, one file after the other, with at least these columns where a table has them."""
     wanted = frozenset(columns)
     readers: dict[str, Callable[[Path], Iterator[Record]]]
     readers = {".csv": read_csv, ".tsv": partial(read_csv, delimiter="\t"), ".jsonl": read_objects, ".json": _read_json}
@@ -147,28 +130,24 @@ def read_records(paths: Iterable[Path], columns: Iterable[str] = ()) -> Iterator
 
 def columns_of(paths: Sequence[Path]) -> list[str]:
     """The columns of the shards of a table; of JSON Lines, the keys of all rows. Raises DataError where no row is."""
-    found = [*dict.fromkeys(name for path in paths for name in _columns(path))]
+    found: dict[str, None] = {}
+    for path in paths:
+        if suffix_of(path) in _TEXT:
+            for record in read_records((path,)):
+                found |= dict.fromkeys(record.cells)
+                if suffix_of(path) in (".csv", ".tsv"):
+                    break  # in JSON, a row need not have every key
+        else:
+            from xmcbench.data.sources.arrow_tables import column_names
+
+            found |= dict.fromkeys(column_names(path))
     if not found:
         raise DataError(f"{paths[0]} is empty", "a table needs rows")
-    return found
-
-
-def _columns(path: Path) -> Iterable[str]:
-    if suffix_of(path) in (".csv", ".tsv"):
-        return next((record.cells for record in read_records((path,))), ())
-    if suffix_of(path) in _TEXT:  # a row need not have every key
-        return (name for record in read_records((path,)) for name in record.cells)
-    from xmcbench.data.sources.arrow_tables import column_names
-
-    return column_names(path)
+    return [*found]
 
 
 def read_csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
-    """Every row below the header of delimited text. A tab as the delimiter means: no quotes.
-
-    Raises DataError with file and line for a row that has more or fewer cells than the header, a column that is named
-    twice, and text that is not UTF-8.
-    """
+    """Every row below the header of delimited text; without quotes where a tab is the delimiter. Raises DataError."""
     csv.field_size_limit(raise_limit(LINE))  # of the whole process; the default is 128 KiB
     is_tsv, line = delimiter == "\t", 0
     quoting: Literal[0, 3] = csv.QUOTE_NONE if is_tsv else csv.QUOTE_MINIMAL
@@ -191,21 +170,15 @@ def read_csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
                 continue
             if len(row) != len(header):
                 raise at(path, line, f"has {format_count(len(row), 'cell')}", f"the header has {len(header)}")
-            if is_tsv and (cell := next(filter(_is_quoted, row), "")):
+            if is_tsv and (cell := next(filter(_QUOTED.fullmatch, row), "")):
                 hint = "cells of a TSV file are read as they are: write it without quotes, or as .csv"
                 raise at(path, line, f"has the cell {cell[:40]}, which is quoted as in CSV", hint)
             yield Record(path, line, dict(zip(header, row, strict=True)))
     except csv.Error as error:
         if "new-line character" in str(error):  # a carriage return that no line feed follows
-            raise lone_return(path, line) from None
+            raise text_files.lone_return(path, line) from None
         hint = "a cell that begins with a quotation mark ends with one; within it, quotation marks are doubled"
         raise at(path, line, f"is not {'TSV' if is_tsv else 'CSV'}: {error}", "" if is_tsv else hint) from None
-
-
-def _is_quoted(cell: str) -> bool:
-    """Tell whether a cell of TSV is written as in CSV, with quotation marks in it that are doubled."""
-    inner = cell[1:-1]
-    return cell[:1] == cell[-1:] == '"' and '""' in inner and '"' not in inner.replace('""', "")
 
 
 def read_objects(path: Path) -> Iterator[Record]:
@@ -217,9 +190,9 @@ def read_objects(path: Path) -> Iterator[Record]:
 
 def _read_json(path: Path) -> Iterator[Record]:
     """The rows of a .json file: JSON Lines, or an array of objects. Raises DataError with file and number."""
-    with open_source(path) as stream:
+    with text_files.open_source(path) as stream:
         is_array = strip_marks(stream.peek(1024)).lstrip().startswith(b"[")
-        content = read_all(stream, _ARRAY, "an array, which is read at once,") if is_array else b""
+        content = text_files.read_all(stream, _ARRAY, "an array, which is read at once,") if is_array else b""
     if not is_array:
         yield from read_objects(path)
         return
@@ -256,7 +229,63 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) 
 
 
 def write_objects(path: Path, entries: Iterable[Mapping[str, object]]) -> None:
-    """Write one JSON object per line, UTF-8. Raises StorageError."""
-    with atomic_file(path) as stream:
+    """Write one JSON object per line, UTF-8, gzipped where the name ends in .gz; equal objects give equal bytes."""
+    with atomic_gzip(path) as stream:
         for entry in entries:
             stream.write(f"{json.dumps(entry, ensure_ascii=False)}\n".encode())
+
+
+class LabelColumn:
+    """The cells of a column of labels, counted while they are read: vectors of zeros and ones, or lists with another
+    separator, are told by the whole column only. has_table: labels are uids of a table."""
+
+    def __init__(self, name: str, separator: str, has_table: bool) -> None:
+        self._name, self._separator, self._has_table = name, separator, has_table
+        self._texts = self._divided = self._commas = 0
+        self._first: Record | None = None
+        self._digits = ""
+        self._is_vector, self._is_certain = True, False
+
+    def add(self, record: Record) -> None:
+        """Count a cell."""
+        cell = record.cells.get(self._name)
+        text = cell if isinstance(cell, str) and not cell.lstrip().startswith("[") else ""
+        is_text = bool(text.strip())
+        self._texts += is_text
+        self._divided += is_text and self._separator in text
+        self._commas += is_text and "," in text
+        values = record.values(self._name, self._separator)
+        if not (self._is_vector and values):
+            return
+        only = values[0] if len(values) == 1 and isinstance(values[0], str) else ""
+        is_bare = not self._has_table and _BARE.fullmatch(only) is not None
+        if is_text and _DIVIDED.fullmatch(only):
+            digits = re.sub("[^01]", "", only)
+        else:
+            digits = "".join(map(str, values)) if {*map(str, values)} <= {"0", "1"} or is_bare else ""
+        if self._first is None:
+            self._first, self._digits = record, digits
+        self._is_vector = len(digits) > 1 and len(digits) == len(self._digits)
+        if is_bare:  # a number does not begin with a zero
+            self._is_certain |= digits.startswith("0")
+        else:  # labels are neither repeated nor in another order
+            self._is_certain |= len({*digits}) < len(digits) or digits != self._digits
+
+    def check(self) -> None:
+        """Raise DataError where all cells are vectors of zeros and ones, of one length."""
+        if self._first is not None and self._is_vector and self._is_certain:
+            cell = str(self._first.cells[self._name])[:40]
+            what = f"a vector of {len(self._digits)} zeros and ones as in every row, not the labels"
+            hint = "labels that are such codes need a table labels.csv with uid and title"
+            raise self._first.error(
+                f"{self._name} is {cell!r}, {what}", f"give every row the labels at its ones; {hint}"
+            )
+
+    def note(self, file: str) -> list[str]:
+        """A note where commas seem to separate the labels, and the separator does not."""
+        if self._divided or self._commas < max(_COMMAS, self._texts / 2):
+            return []
+        return [
+            f"no cell of {self._name} in {file} has the separator {self._separator!r}, and {self._commas:,} of "
+            f"{self._texts:,} have a comma; where commas separate labels, add ?separator=, to the place"
+        ]

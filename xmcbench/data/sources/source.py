@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from xmcbench.data.text_files import find_source
 from xmcbench.errors import DataError, UsageError
+from xmcbench.output.quantities import format_count
 from xmcbench.storage.reading import MEMORY, check_size
 
 if TYPE_CHECKING:
@@ -25,16 +26,13 @@ if TYPE_CHECKING:
 
 #: Instances (training or test), labels, or documents: instances whose labels are not read.
 Kind = Literal["instances", "labels", "documents"]
-
 #: The filter files of the test and of the training instances, under their common names. Any folder may have them.
 TEST_FILTER = ("filter_labels_test.txt", "tst_filter_labels.txt")
 TRAIN_FILTER = ("filter_labels_train.txt", "trn_filter_labels.txt")
 #: An instance that is to be written: uid, title, content, label ids.
 Instance = tuple[str, str, str, Sequence[int]]
-
-#: Bytes of memory that reading a part takes for each of its rows and pairs, besides the texts; about.
+#: Bytes of memory that reading a part takes per row and per pair, besides the texts; about.
 _ROW_BYTES, _PAIR_BYTES = 400, 32
-
 #: The sides of a dataset as the layouts of the Extreme Classification repository and of PECOS call them.
 SHORT_NAMES = {"train": "trn", "test": "tst"}
 
@@ -66,10 +64,7 @@ class Details(NamedTuple):
 
 
 class Row(NamedTuple):
-    """An instance or a label, with its file and its line, from 1.
-
-    content, labels: of an instance. details: what else a label carries.
-    """
+    """An instance or a label. line: from 1. content, labels: of an instance. details: what else a label carries."""
 
     path: Path
     line: int
@@ -97,11 +92,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Holding:
-    """The parts of a source.
-
-    train, test: None where there is none; a missing one is drawn from the other. notes: one sentence for each thing
-    that is there and not used.
-    """
+    """The parts of a source. A missing training or test set is drawn from the other. notes: on files not used."""
 
     labels: Part
     train: Part | None = None
@@ -130,6 +121,12 @@ class Content:
         yield "test", self.test, self.test_pairs()
 
 
+def note_left_out(notes: list[str], count: int, what: str, path: Path, why: str) -> None:
+    """Add a note on so many rows of a file that are left out, if there are any."""
+    if count:
+        notes.append(f"{format_count(count, what)} of {path.name} left out: {why}")
+
+
 def label_ids(pairs: csr_matrix) -> Iterator[list[int]]:
     """The label ids of every row."""
     for first, end in pairwise(pairs.indptr.tolist()):
@@ -148,8 +145,7 @@ def clean_details(title: str, alternatives: Iterable[str], content: str, parents
 
 
 def label_rows(labels: LabelTexts) -> Iterator[dict[str, str | list[str]]]:
-    """The labels of a dataset, each with its uid, its title, and those of ``alternatives``, ``content`` and ``parents``
-    that some label has."""
+    """The labels of a dataset with all that they carry."""
     contents = labels.contents if "description" in labels.details else None
     lists = {name: getattr(labels, name) for name in ("alternatives", "parents") if name in labels.details}
     columns = {"uid": labels.uids, "title": labels.titles, **lists, **({"content": contents} if contents else {})}
@@ -158,11 +154,10 @@ def label_rows(labels: LabelTexts) -> Iterator[dict[str, str | list[str]]]:
 
 
 class Source(ABC):
-    """A dataset in one layout.
+    """A dataset in one layout. holds_details: whether it is written with what labels carry besides their titles.
 
     name: the layout in ``layout=NAME`` and ``--format NAME``. title: one line about it. options: the keys, besides
-    those that every layout knows, that change how it is read. holds_details: whether it is written with what labels
-    carry besides their titles.
+    those that every layout knows, that change how it is read.
     """
 
     name: ClassVar[str]
@@ -183,18 +178,12 @@ class Source(ABC):
         """Return the parts. Reads little. Raises DataError where a file that the layout requires is missing."""
 
     def find_training(self) -> Holding | None:
-        """Return the parts without the test instances; None where training and test instances are not separate.
-
-        Raises what ``find_parts`` raises.
-        """
+        """Return the parts without the test instances; None where training and test instances are not separate."""
         held = self.find_parts()
         return replace(held, test=None) if held.train and held.test else None
 
     def documents(self) -> Part:
-        """Return the test instances, or the training instances if there are no others, without their labels.
-
-        Raises what ``find_parts`` raises.
-        """
+        """Return the test instances, or the training instances if there are no others, without their labels."""
         held = self.find_parts()
         part = held.test or held.train
         if part is None:

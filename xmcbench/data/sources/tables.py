@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from xmcbench.data.sources.label_columns import LabelColumn
-from xmcbench.data.sources.records import ENDINGS, Record, columns_of, read_records
-from xmcbench.data.sources.source import Holding, Part, Place, Row, Source, clean_details
+from xmcbench.data.sources import Content, Holding, Part, Place, Row, Source, records
+from xmcbench.data.sources.records import ENDINGS, LabelColumn, Record, columns_of, read_records
+from xmcbench.data.sources.source import clean_details, instance_rows, label_rows
 from xmcbench.data.text_files import suffix_of
 from xmcbench.errors import DataError, UsageError
 from xmcbench.output.quantities import format_count
+from xmcbench.storage.atomic import atomic_file
 
-#: The columns that are tried for each role where none is named.
+#: The columns that are tried per role where none is named.
 DEFAULTS = {
     "uid": ("uid", "id", "_id", "document_id"),
     "title": ("title",),
@@ -25,21 +29,16 @@ DEFAULTS = {
 }
 
 _TRAIN, _TEST, _LABELS = ("train", "trn"), ("test", "tst"), ("labels", "label")
-
 #: Names of files that are parts of a dataset, without their endings.
 PARTS = frozenset({*_TRAIN, *_TEST, *_LABELS})
 _OTHER = ("validation", "valid", "dev", "val")
-
 #: The rest of the name of a shard, behind the name of its split: its number, and the total.
 #: Older versions of `datasets` add 16 digits of a digest.
 _SHARD = re.compile(r"-([0-9]+)(?:-of-([0-9]+)(?:-[0-9a-f]{16})?)?")
-
 #: Columns of a table of labels: lists, and a content.
 _LISTS, _CONTENT = ("alternatives", "parents"), "content"
-
 #: Between labels in one cell, where they are not a list.
 _SEPARATOR = ";"
-
 #: The tables whose cells are all text, so that labels are divided by the separator.
 _TEXT = (".csv", ".tsv")
 
@@ -66,8 +65,7 @@ class Columns:
     def of(cls, files: Sequence[Path], options: Mapping[str, str], labels: bool = False) -> Columns:
         """The columns that are named, or the first of the usual ones. labels: of a table of labels.
 
-        A column that is named as title, text or labels is not taken for another of these. Raises UsageError for a
-        column that is not there, and where there is no text.
+        A column that is named as title, text or labels is not taken for another of these. Raises UsageError.
         """
         found: dict[str, str | None] = {}
         present, where = columns_of(files), files[0]
@@ -96,9 +94,8 @@ class Tables(Source):
     """A file, or a folder with ``train`` and ``test``, and optionally ``labels`` (uid, title) beside them.
 
     ``labels`` may have ``alternatives`` and ``parents``, which are lists as the labels of instances are, and
-    ``content``.
-    Text without a title column is the title. Without a table of labels, the labels are the values that occur, in the
-    order in which they do.
+    ``content``. Text without a title column is the title. Without a table of labels, the labels are the values that
+    occur, in the order in which they do.
     """
 
     name = "tables"
@@ -112,10 +109,7 @@ class Tables(Source):
         return bool(find_splits(place.path, _TRAIN) or find_splits(place.path, _TEST))
 
     def files(self) -> Files:
-        """The files of the parts.
-
-        Raises DataError where there is neither a training nor a test set, and where several files could be one part.
-        """
+        """The files of the parts. Raises DataError where there is no part, or several files could be one."""
         path = self.place.path
         if path.is_file():
             labels = _only(path.parent, [(table,) for table in _tables(path.parent, _LABELS) if table != path])
@@ -146,7 +140,8 @@ class Tables(Source):
         # Labels beside a file do not matter to its texts.
         parts = {"train": (path,)} if path.is_file() else self.files().parts
         files = parts.get("test") or parts["train"]
-        return _Tables({"test": files}, (), self.place.options).document_part(files)
+        tables = _Tables({"test": files}, (), self.place.options)
+        return Part("documents", files[0], files, lambda: tables.document_rows(files))
 
 
 class _Tables:
@@ -183,15 +178,11 @@ class _Tables:
         files = self._labels or self._all()
         return Part("labels", files[0], files, self._label_rows)
 
-    def document_part(self, files: tuple[Path, ...]) -> Part:
+    def document_rows(self, files: tuple[Path, ...]) -> Iterator[Row]:
         """The texts of these files."""
-
-        def rows() -> Iterator[Row]:
-            columns = self._columns(files)
-            for row, record in enumerate(read_records(files, columns.names())):
-                yield Row(record.path, record.line, *_texts(columns, row, record))
-
-        return Part("documents", files[0], files, rows)
+        columns = self._columns(files)
+        for row, record in enumerate(read_records(files, columns.names())):
+            yield Row(record.path, record.line, *_texts(columns, row, record))
 
     def _all(self) -> tuple[Path, ...]:
         return tuple(path for files in self._parts.values() for path in files)
@@ -271,8 +262,8 @@ def _tables(folder: Path, names: Iterable[str]) -> list[Path]:
 def find_splits(folder: Path, names: Iterable[str]) -> list[tuple[Path, ...]]:
     """Find what could be a split, here or in ``data``: ``train.csv``, or the shards ``train-00000-of-00002.parquet``.
 
-    Shards of different totals are different splits. Files that only begin like one (train-small.csv) count where there
-    is nothing else, each as a split of its own.
+    Shards of different totals are different splits. Files that only begin like one (train-small.csv) are splits where
+    there is nothing else.
     """
     found: list[tuple[Path, ...]] = []
     others: list[tuple[Path, ...]] = []
@@ -312,3 +303,80 @@ def _only(folder: Path, found: Sequence[tuple[Path, ...]]) -> tuple[Path, ...]:
         names = " and ".join(str(files[0].relative_to(folder)) for files in found)
         raise DataError(f"{folder} has {names}: only one of them can be read", "move the others to another folder")
     return check_shards(found[0]) if found else ()
+
+
+#: An entry of a table that is written: texts, and the uids of the labels of an instance.
+_Entry = dict[str, str | list[str]]
+#: Rows of a Parquet file that are written at a time.
+_ROWS = 16_384
+
+
+class _Written(Tables):
+    """``train``, ``test`` (uid, title, text, uids of labels) and ``labels`` (uid, title, what else they carry)."""
+
+    holds_details = True
+
+    @classmethod
+    def recognize(cls, place: Place) -> bool:
+        return False  # ``Tables`` recognizes these files
+
+    @classmethod
+    def write(cls, content: Content, folder: Path, flatten: bool) -> None:
+        uids = list(content.labels.uids)
+        columns = next(label_rows(content.labels), {})
+        cls.write_table(folder / f"labels.{cls.name}", label_rows(content.labels), columns)
+        for side, texts, pairs in content.sides():
+            entries: Iterator[_Entry] = (
+                {"uid": uid, "title": title, "text": text, "labels": [uids[label] for label in ids]}
+                for uid, title, text, ids in instance_rows(texts, pairs)
+            )
+            cls.write_table(folder / f"{side}.{cls.name}", entries, ("uid", "title", "text", "labels"))
+
+    @classmethod
+    @abstractmethod
+    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: Iterable[str]) -> None:
+        """Write a table."""
+
+
+class Csv(_Written):
+    """A list of labels is JSON in its cell."""
+
+    name = "csv"
+    title = "train.csv, test.csv and labels.csv"
+
+    @classmethod
+    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: Iterable[str]) -> None:
+        rows = (
+            [cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False) for cell in entry.values()]
+            for entry in entries
+        )
+        records.write_csv(path, [*columns], rows)
+
+
+class JsonLines(_Written):
+    """One object per line."""
+
+    name = "jsonl"
+    title = "train.jsonl, test.jsonl and labels.jsonl"
+
+    @classmethod
+    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: Iterable[str]) -> None:
+        records.write_objects(path, entries)
+
+
+class Parquet(_Written):
+    """As Hugging Face `datasets` loads a folder of Parquet files."""
+
+    name = "parquet"
+    title = "train.parquet, test.parquet and labels.parquet"
+
+    @classmethod
+    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: Iterable[str]) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        lists = ("labels", *_LISTS)
+        schema = pa.schema([(name, pa.list_(pa.string()) if name in lists else pa.string()) for name in columns])
+        with atomic_file(path) as stream, parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
+            while batch := [*islice(entries, _ROWS)]:
+                writer.write_batch(pa.RecordBatch.from_pylist(batch, schema=schema))

@@ -17,23 +17,18 @@ from xmcbench.extras import installation
 
 #: The syntaxes of SKOS by suffix, as rdflib calls them.
 SKOS = {".ttl": "turtle", ".rdf": "xml", ".nt": "nt"}
-
 #: Bytes of a SKOS file. rdflib keeps the whole graph in memory, which takes many times as much.
 _GRAPH = 256 << 20
-
 #: The names that a vocabulary may have in a folder.
 NAMES = ("vocabulary", "vocab", "subjects")
 SUFFIXES = (".tsv", ".csv", *SKOS)
-
 #: The language of labels where none is asked for.
 LANGUAGE = "en"
-
 #: Bytes of a literal in RDF/XML and Turtle, and of a line of N-Triples: rdflib takes time by the square of its length.
 #: Labels take hundreds, notes thousands.
 _LONGEST = 64 << 10
 #: The size of an element inside a literal, in bytes.
 _ELEMENT = 64
-
 #: All forms that can hold a quotation mark in Turtle. A literal that does not end goes to the end.
 _TURTLE = re.compile(
     rb"""\#[^\n]*+ | <[^<>\n]*+> | \\.
@@ -64,18 +59,16 @@ def bare(uri: str) -> str:
 
 
 def read_vocabulary(path: Path, language: str | None) -> Iterator[Subject]:
-    """Every subject, in the order of the file; of SKOS, by URI.
+    """Every subject, in the order of the file; of SKOS, by URI. language: of the labels, where a file has several.
 
-    language: of the labels, where a file has several; English unless it is given. Raises DataError for anything else,
-    and where no subject has a label.
+    Raises DataError for anything else, and where no subject has a label.
     """
     suffix = suffix_of(path)
     if suffix in SKOS:
-        subjects = iter(_skos(path, language, SKOS[suffix]))
-    else:
-        subjects = _csv(path, language or LANGUAGE) if suffix == ".csv" else _tsv(path)
+        yield from _skos(path, language, SKOS[suffix])
+        return
     first, is_labeled = None, False
-    for subject in subjects:
+    for subject in _csv(path, language or LANGUAGE) if suffix == ".csv" else _tsv(path):
         first = first or subject
         is_labeled = is_labeled or bool(subject.label)
         yield subject
@@ -108,12 +101,11 @@ def _csv(path: Path, language: str) -> Iterator[Subject]:
 
 
 def _skos(path: Path, language: str | None, syntax: str) -> list[Subject]:
-    """The concepts of a thesaurus.
+    """The concepts of a thesaurus, whatever the order of the file.
 
-    Of several preferred labels, the first of those in the language is taken, then of those without one, then of all, by
-    their tags and texts: the order of the file does not matter. Alternatives are the alternative and hidden labels, the
-    content the definitions and scope notes, in the language, in that of the label, or without one. Parents are the
-    broader concepts that have a label.
+    Of several preferred labels, the first in the language is taken, then without a language, then of all. Alternatives
+    are the alternative and hidden labels, the content the definitions and scope notes, in the language, in that of the
+    label, or without one. Parents are the broader concepts that have a label.
     """
     try:
         from rdflib import Graph, Literal, URIRef
@@ -164,10 +156,7 @@ def _skos(path: Path, language: str | None, syntax: str) -> list[Subject]:
 
 
 def check_literals(path: Path, content: bytes, syntax: str) -> None:
-    """Raise DataError, with the line, for a literal that is too long, and for a DTD, whose entities have no bound.
-
-    syntax: ``nt``, ``turtle`` or ``xml``. Also raises DataError for what is not XML.
-    """
+    """Raise DataError, with the line, for a literal that is too long, and for a DTD, whose entities have no bound."""
     if syntax == "xml":
         _check_xml(path, content)
         return

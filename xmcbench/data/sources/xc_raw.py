@@ -16,29 +16,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.data.sources.records import parse_object
+from xmcbench.data.sources import Content, Holding, Part, Place, Row, Source
+from xmcbench.data.sources.records import parse_object, write_objects
 from xmcbench.data.sources.source import (
     SHORT_NAMES,
-    Content,
-    Holding,
     Instance,
     Kind,
-    Part,
-    Place,
-    Row,
-    Source,
     clean_details,
     instance_rows,
     label_ids,
     label_rows,
 )
 from xmcbench.data.sources.text_lines import MARK, write_lines
-from xmcbench.data.text_files import at, atomic_gzip, number_lines, parse_finite, read_lines
+from xmcbench.data.text_files import at, number_lines, parse_finite, read_lines
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import format_count
 
 if TYPE_CHECKING:
-    from xmcbench.label_texts import LabelTexts
+    pass
 
 #: The file of pairs in the archive of the MACLR example.
 _PAIRS = "all_pairs.txt"
@@ -71,7 +66,7 @@ class XCRaw(Source):
         for side, texts, pairs in content.sides():
             write_instances(folder / f"{SHORT_NAMES[side]}.json.gz", instance_rows(texts, pairs))
             write_matrix(folder / f"{SHORT_NAMES[side]}_X_Y.txt", pairs)
-        write_label_texts(folder / "lbl.json.gz", content.labels)
+        write_objects(folder / "lbl.json.gz", label_rows(content.labels))
 
 
 class Maclr(XCRaw):
@@ -97,7 +92,7 @@ class Maclr(XCRaw):
     def write(cls, content: Content, folder: Path, flatten: bool) -> None:
         for side, texts, pairs in content.sides():
             write_instances(folder / f"{SHORT_NAMES[side]}.json", instance_rows(texts, pairs))
-        write_label_texts(folder / "lbl.json", content.labels)
+        write_objects(folder / "lbl.json", label_rows(content.labels))
         uids, labels = list(content.test.uids), list(content.labels.uids)
         for uid in (*uids, *labels):
             if uid.split() != [uid] or uid.startswith(MARK):
@@ -113,11 +108,10 @@ def json_part(path: Path, kind: Kind) -> Part:
 
 
 def read_rows(path: Path, kind: Kind) -> Iterator[Row]:
-    """The rows of a JSON-lines file (.gz or plain).
+    """The rows of a JSON-lines file (.gz or plain). Raises DataError with file and line.
 
     Labels without a uid get their row number; either all have one or none. The same holds for the ``target_ind`` of
-    instances. Raises DataError with file and line if a line is not a JSON object in UTF-8, lacks a key or has a value
-    of the wrong type, or if a label has no text.
+    instances.
     """
     is_label = kind == "labels"
     key, what = ("uid", "label") if is_label else ("target_ind", "instance")
@@ -136,9 +130,9 @@ def read_rows(path: Path, kind: Kind) -> Iterator[Row]:
         # json creates no subclasses, and `type is` is the fastest test.
         if type(uid) is not str or type(title) is not str or type(content) is not str:
             raise _ill_typed(path, number, entry)
-        if is_label and not title.strip():
-            raise at(path, number, "the label has no text", "every label needs a title")
         if is_label:
+            if not title.strip():
+                raise at(path, number, "the label has no text", "every label needs a title")
             alternatives, parents = (_texts(path, number, key, entry) for key in ("alternatives", "parents"))
             yield Row(path, number, uid, title, details=clean_details(title, alternatives, content, parents))
         else:
@@ -173,30 +167,18 @@ def _ill_typed(path: Path, number: int, entry: Mapping[str, object]) -> DataErro
 
 
 def write_instances(path: Path, rows: Iterable[Instance]) -> None:
-    """Write instances as (uid, title, content, label ids), gzipped where the name ends in .gz.
-
-    Equal rows give equal bytes.
-    """
-    with atomic_gzip(path) as stream:
-        for uid, title, content, labels in rows:
-            ids = [int(label) for label in labels]
-            row = {"uid": uid, "title": title, "content": content, "target_ind": ids, "target_rel": [1.0] * len(ids)}
-            stream.write(f"{json.dumps(row, ensure_ascii=False)}\n".encode())
+    """Write instances as (uid, title, content, label ids), gzipped where the name ends in .gz."""
+    instances = ((uid, title, content, [int(label) for label in labels]) for uid, title, content, labels in rows)
+    entries = (
+        {"uid": uid, "title": title, "content": content, "target_ind": ids, "target_rel": [1.0] * len(ids)}
+        for uid, title, content, ids in instances
+    )
+    write_objects(path, entries)
 
 
 def write_labels(path: Path, rows: Iterable[tuple[str, str]]) -> None:
-    """Write labels as (uid, title), gzipped where the name ends in .gz; equal rows give equal bytes."""
-    with atomic_gzip(path) as stream:
-        for uid, title in rows:
-            row = {"uid": uid, "title": title}
-            stream.write(f"{json.dumps(row, ensure_ascii=False)}\n".encode())
-
-
-def write_label_texts(path: Path, labels: LabelTexts) -> None:
-    """Write labels with all that they carry, gzipped where the name ends in .gz; equal rows give equal bytes."""
-    with atomic_gzip(path) as stream:
-        for row in label_rows(labels):
-            stream.write(f"{json.dumps(row, ensure_ascii=False)}\n".encode())
+    """Write labels as (uid, title), gzipped where the name ends in .gz."""
+    write_objects(path, ({"uid": uid, "title": title} for uid, title in rows))
 
 
 def _read_pairs(path: Path, label_path: Path) -> dict[str, list[int]]:

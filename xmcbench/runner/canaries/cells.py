@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from xmcbench.errors import DataError
 from xmcbench.runner.canaries.models import make
+from xmcbench.storage.locations import find_shipped
 from xmcbench.storage.reading import read_text
-from xmcbench.storage.shipped import find_shipped
 from xmcbench.texts import Texts
 
 if TYPE_CHECKING:

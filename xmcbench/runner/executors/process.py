@@ -22,8 +22,8 @@ from xmcbench.processes.supervisor import Ending, Supervised, without_secrets
 from xmcbench.progress import Report
 from xmcbench.runner.executors.base import Task
 from xmcbench.runner.job import Outcome
-from xmcbench.storage.artifact_stores import sweep_store, sweep_stores
-from xmcbench.storage.cache import cache_root, cluster_cache
+from xmcbench.storage.artifact_store import sweep_store, sweep_stores
+from xmcbench.storage.locations import cache_root, cluster_cache
 from xmcbench.storage.temporary import scratch, sweep_scratch
 from xmcbench.storage.temporary import sweep as sweep_folder
 

@@ -27,11 +27,10 @@ from xmcbench.runner.executors.base import Machine, Task, is_pretrained
 from xmcbench.runner.executors.process import Process, sweep_machine
 from xmcbench.runner.executors.ray.rpc import Failure, Request, Started, put_folder, write_folder
 from xmcbench.runner.job import Job, Outcome, TextFile, find_requests, is_artifact
-from xmcbench.storage.artifact_files import COST
-from xmcbench.storage.artifact_stores import SHARED, TRAINED, locate
+from xmcbench.storage.artifact_store import COST, SHARED, TRAINED, locate
 from xmcbench.storage.atomic import atomic_file, atomic_folder, make_folder
-from xmcbench.storage.cache import cluster_cache
 from xmcbench.storage.fingerprint import fingerprint
+from xmcbench.storage.locations import cluster_cache
 from xmcbench.storage.temporary import scratch
 
 #: Seconds between two polls of the process.

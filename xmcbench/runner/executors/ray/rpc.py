@@ -17,8 +17,7 @@ from msgspec import Struct
 from xmcbench.errors import StorageError
 from xmcbench.progress import Report
 from xmcbench.runner.job import is_artifact
-from xmcbench.storage.artifact_files import COST
-from xmcbench.storage.artifact_stores import locate
+from xmcbench.storage.artifact_store import COST, locate
 from xmcbench.storage.atomic import atomic_folder
 from xmcbench.storage.fingerprint import fingerprint
 from xmcbench.storage.locks import CLAIM, Claim
