@@ -10,13 +10,14 @@ import math
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Literal
 
 import numpy as np
 
-from xmcbench.storage.reading import ARRAYS, PIECEWISE, check_size, is_lfs_pointer, open_regular
+from xmcbench.storage.reading import ARRAYS, PIECEWISE, check_size, is_lfs_pointer, open_regular, read_bytes
 
 #: The parser of a header, and the bytes that its length is written in, by the version of the format.
 _HEADERS = {(1, 0): (np.lib.format.read_array_header_1_0, 2), (2, 0): (np.lib.format.read_array_header_2_0, 4)}
@@ -82,30 +83,41 @@ def _read(path: Path, names: tuple[str, ...] | None, member: str = "") -> dict[s
 @contextmanager
 def _archive(path: Path, member: str = "") -> Iterator[zipfile.ZipFile]:
     """Open the archive at a path, or one of its members; damage that is met while it is read becomes a ValueError."""
-    with open_regular(path) as stream:
-        if not zipfile.is_zipfile(stream):
-            pointer = is_lfs_pointer(path)
-            raise ValueError(
-                "it is a Git LFS pointer: git lfs pull fetches the file" if pointer else "it is not in the .npz format"
-            )
-        stream.seek(0)
-        try:
-            with zipfile.ZipFile(stream) as archive:
-                if not member:
-                    yield archive
-                    return
-                part = archive.getinfo(member)
-                check_size(part.file_size, ARRAYS, f"its member {member}")
-                _check_compression(part)
-                with zipfile.ZipFile(BytesIO(archive.read(part))) as inner:
-                    yield inner
-        except MemoryError:
-            raise ValueError("it needs more memory than there is") from None
-        except (OSError, ValueError):
-            raise
-        # zipfile, the unpackers and numpy's parser raise more than ten exceptions for damaged bytes, undocumented.
-        except Exception as error:
-            raise ValueError(f"it is damaged: {error}") from error
+    try:
+        if member:
+            state = path.stat()
+            outer = _hold_archive(path, (state.st_mtime_ns, state.st_size, state.st_ino))
+            part = outer.getinfo(member)
+            check_size(part.file_size, ARRAYS, f"its member {member}")
+            _check_compression(part)
+            opened: IO[bytes] = BytesIO(outer.read(part))
+        else:
+            opened = open_regular(path)
+        with opened as stream, _open_zip(stream, path) as archive:
+            yield archive
+    except MemoryError:
+        raise ValueError("it needs more memory than there is") from None
+    except (OSError, ValueError):
+        raise
+    # zipfile, the unpackers and numpy's parser raise more than ten exceptions for damaged bytes, undocumented.
+    except Exception as error:
+        raise ValueError(f"it is damaged: {error}") from error
+
+
+def _open_zip(stream: IO[bytes], path: Path) -> zipfile.ZipFile:
+    if not zipfile.is_zipfile(stream):
+        pointer = is_lfs_pointer(path)
+        raise ValueError(
+            "it is a Git LFS pointer: git lfs pull fetches the file" if pointer else "it is not in the .npz format"
+        )
+    stream.seek(0)
+    return zipfile.ZipFile(stream)
+
+
+@lru_cache(maxsize=8)  # a board reads hundreds of members, one after the other, in archives of a megabyte
+def _hold_archive(path: Path, version: tuple[int, ...]) -> zipfile.ZipFile:
+    """Return an archive, read as a whole. version: of the file, which may be replaced."""
+    return _open_zip(BytesIO(read_bytes(path, ARRAYS)), path)
 
 
 def _members(archive: zipfile.ZipFile, names: tuple[str, ...] | None) -> dict[str, zipfile.ZipInfo]:
