@@ -12,20 +12,20 @@ from xmcbench.metrics import protocol
 from xmcbench.records.equivalence import METRICS, RANKS, Equivalence, equal_sources
 from xmcbench.records.record import Cell, Record
 from xmcbench.storage.canonical import canonical_json
-from xmcbench.storage.source import join_digests, module_digest, modules_digest
+from xmcbench.storage.source import join_digests, modules_digest
 
 #: What to do about a result that is not judged, because a method that it goes through is not here.
 HINT = "name the file of a plug-in with --plugin"
 
-#: The modules that compute figures from ranks, and those that make ranks from predictions.
-_OF_METRICS = tuple(f"xmcbench.metrics.{name}" for name in ("evaluation", "labels", "ranks"))
+#: The modules that compute figures from ranks, with their intervals, and those that make ranks from predictions.
+_OF_METRICS = tuple(f"xmcbench.metrics.{name}" for name in ("bootstrap", "evaluation", "labels", "protocol", "ranks"))
 _OF_RANKS = ("xmcbench.metrics.ranks", "xmcbench.runner.ranking")
 
 
 @cache
 def metrics_digest() -> str:
     """Return the SHA-256 (hex) of the source of the metrics."""
-    return module_digest(*_OF_METRICS)
+    return modules_digest(*_OF_METRICS)
 
 
 @cache
