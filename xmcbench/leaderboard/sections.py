@@ -40,6 +40,7 @@ class Context:
     runs: str = ""
     scores: Callable[[Record], Scores | None] | None = None
     dates: Mapping[str, str] = field(default_factory=dict)
+    _known: dict[tuple[str, ...], Contender | None] = field(default_factory=dict, init=False, repr=False)
 
     def list_published(self, dataset: str, setting: Setting) -> list[tuple[int, PublishedRow]]:
         """Return the published rows of a dataset and setting, each with the number of its source."""
@@ -66,10 +67,13 @@ class Context:
 
     def contender(self, records: Sequence[Record]) -> Contender | None:
         """Return the runs of a row with their evaluations; None where one is missing."""
-        runs = [found for record in records if self.scores and (found := self.scores(record)) is not None]
-        if not runs or len(runs) < len(records):
-            return None
-        return Contender(runs, [_subset(record) for record in records], records[0].seedless)
+        keys = tuple(record.key for record in records)
+        if keys not in self._known:
+            runs = [found for record in records if self.scores and (found := self.scores(record)) is not None]
+            subsets = [_subset(record) for record in records]
+            is_whole = runs and len(runs) == len(records)
+            self._known[keys] = Contender(runs, subsets, records[0].seedless) if is_whole else None
+        return self._known[keys]
 
     def _contenders(self, shown: Sequence[Row]) -> dict[str, Contender]:
         """Return the rows with their evaluations; none where one is missing, which might be the best row."""

@@ -60,6 +60,7 @@ class Staleness:
     described: Mapping[str, Collection[str]] = field(default_factory=dict)
     equivalence: Equivalence = field(default_factory=dict)
     # A board asks about every record many times.
+    _problems: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
     _missing: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _fresh: dict[str, _Fresh] = field(default_factory=dict, init=False, repr=False, compare=False)
     _equal: dict[tuple[str, str], set[str | None]] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -177,6 +178,13 @@ class Staleness:
 
     def problem(self, record: Record) -> str:
         """Return a note for readers of the record's figures; empty if all is well."""
+        if not record.sha256:
+            return self._find_problem(record)
+        if record.sha256 not in self._problems:
+            self._problems[record.sha256] = self._find_problem(record)
+        return self._problems[record.sha256]
+
+    def _find_problem(self, record: Record) -> str:
         if self.has_stale_source(record):
             return "stale: the method's code has changed since this result was made"
         if self.has_stale_ranks(record):

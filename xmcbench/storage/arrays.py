@@ -150,16 +150,22 @@ def _read_header(name: str, stream: IO[bytes], size: int) -> tuple[tuple[int, ..
     version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
     if version not in _HEADERS:
         raise ValueError(f"the array {name!r} is of version {version} of its format")
-    parse, width = _HEADERS[version]
+    _, width = _HEADERS[version]
     length = stream.read(width)
     if int.from_bytes(length, "little") > _LONGEST_HEADER:
         raise ValueError(f"the header of the array {name!r} is longer than {_LONGEST_HEADER:,} bytes")
-    header = BytesIO(length + stream.read(int.from_bytes(length, "little")))
-    shape, in_columns, dtype = parse(header)  # type: ignore[no-untyped-call]
+    shape, in_columns, dtype = _parse_header(version, length + stream.read(int.from_bytes(length, "little")))
     if dtype.hasobject:
         raise ValueError(f"the array {name!r} holds Python objects, which are not read: they could run code")
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != size - stream.tell():
         raise ValueError(f"the array {name!r} is not as long as its header says")
+    return shape, in_columns, dtype
+
+
+@lru_cache(maxsize=64)  # parsing takes longer than reading a small array, and most are alike
+def _parse_header(version: tuple[int, int], header: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
+    parse, _ = _HEADERS[version]
+    shape, in_columns, dtype = parse(BytesIO(header))  # type: ignore[no-untyped-call]
     return shape, in_columns, dtype
 
 
