@@ -51,13 +51,10 @@ def page(datasets: Mapping[str, Sequence[Record]], context: Context) -> Page | N
         counts = Counter(preset for found in presets.values() for preset in found)
         for preset in sorted(counts, key=lambda preset: (-counts[preset], preset)):
             having = {name: done[name] for name in done if preset in presets[name]}
-            sides = [
-                [_find_sides(claim, records, source, preset, context.staleness) for records in having.values()]
-                for claim in source.claims
-            ]
-            if any(map(any, sides)):
+            columns = [_find_sides(records, source, preset, context.staleness) for records in having.values()]
+            if any(map(any, columns)):
                 name = f"{slug(preset)}-{number}"
-                tables = [_table(name, [*having], sides, source, preset, metric, context) for metric in METRICS]
+                tables = [_table(name, having, columns, source, preset, metric, context) for metric in METRICS]
                 blocks += [Heading(2, f"Preset {preset}" if preset else "Rows without presets"), *tables]
     if not blocks:
         return None
@@ -68,17 +65,17 @@ def page(datasets: Mapping[str, Sequence[Record]], context: Context) -> Page | N
 
 def _table(
     name: str,
-    datasets: Sequence[str],
-    sides: Sequence[Sequence[_Sides | None]],
+    datasets: Iterable[str],
+    columns: Iterable[Sequence[_Sides | None]],
     source: Source,
     preset: str,
     metric: str,
     context: Context,
 ) -> Table:
-    """sides: of each claim, on each dataset; None where they are not there."""
+    """columns: dataset by dataset, the sides of the source's claims."""
     lines: list[tuple[str, Sequence[str], int]] = []
     notes: dict[str, tuple[str, ...]] = {}
-    for claim, found in zip(source.claims, sides, strict=True):
+    for claim, *found in zip(source.claims, *columns, strict=True):
         if any(found):
             published = _range(_differences(claim, source, metric))
             lines.append((claim.text, [published, *(_test(own, metric, context) if own else "" for own in found)], 0))
@@ -102,14 +99,19 @@ def _shared_presets(records: Iterable[Record], claims: Iterable[Claim]) -> list[
 
 
 def _find_sides(
-    claim: Claim, records: Sequence[Record], source: Source, preset: str, staleness: Staleness
-) -> _Sides | None:
-    """Return the rows of a claim; None where they are not there, or not of the same preset."""
-    better, worse = (_row(side, records, source, preset, staleness) for side in (claim.better, claim.worse))
-    if claim.better.row and claim.worse.row and _others(better, source) != _others(worse, source):
-        return None  # the preset has changed between the two
-    pairs = _pairs(better, worse)
-    return _Sides(pairs, (*staleness.problems(better), *staleness.problems(worse))) if pairs else None
+    records: Sequence[Record], source: Source, preset: str, staleness: Staleness
+) -> list[_Sides | None]:
+    """Return the rows of each claim on a dataset; None where they are not there, or not of the same preset."""
+    sides = dict.fromkeys(side for claim in source.claims for side in (claim.better, claim.worse))
+    rows = {side: _row(side, records, source, preset, staleness) for side in sides}
+    found: list[_Sides | None] = []
+    for claim in source.claims:
+        better, worse = rows[claim.better], rows[claim.worse]
+        # A preset may have changed between two rows of the ablation.
+        are_alike = not (claim.better.row and claim.worse.row) or _others(better, source) == _others(worse, source)
+        pairs = _pairs(better, worse) if are_alike else []
+        found.append(_Sides(pairs, (*staleness.problems(better), *staleness.problems(worse))) if pairs else None)
+    return found
 
 
 def _test(sides: _Sides, metric: str, context: Context) -> str:
