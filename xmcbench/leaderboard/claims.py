@@ -98,9 +98,7 @@ def _shared_presets(records: Iterable[Record], claims: Iterable[Claim]) -> list[
     return sorted(shared or (found if beside else ()))
 
 
-def _find_sides(
-    records: Sequence[Record], source: Source, preset: str, staleness: Staleness
-) -> list[_Sides | None]:
+def _find_sides(records: Sequence[Record], source: Source, preset: str, staleness: Staleness) -> list[_Sides | None]:
     """Return the rows of each claim on a dataset; None where they are not there, or not of the same preset."""
     sides = dict.fromkeys(side for claim in source.claims for side in (claim.better, claim.worse))
     rows = {side: _row(side, records, source, preset, staleness) for side in sides}

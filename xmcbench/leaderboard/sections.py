@@ -10,7 +10,7 @@ from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Differences, Heading, without_a_result
 from xmcbench.leaderboard.provenance import kinds, models, newer
 from xmcbench.leaderboard.published import MAIN, PublishedRow, Source
-from xmcbench.leaderboard.rows import Cost, Row, borrow, group_rows, names, rows, short_names
+from xmcbench.leaderboard.rows import Cost, Row, borrow, group_rows, names, rows, short_names, slug
 from xmcbench.leaderboard.tables import SECOND, Table, Ties, cost_table, group_table, metric_table, text_table
 from xmcbench.metrics.evaluation import Scores
 from xmcbench.metrics.flips import Verdict
@@ -21,6 +21,8 @@ from xmcbench.setting import Setting
 
 #: The metrics of the first table of a dataset, and of tables of many rows.
 FEW = ("P@1", "P@5", "R@10", "R@100")
+#: The metrics by which hyperparameters are chosen.
+_CHOSEN_BY = ("P@1", "P@5", "R@100")
 _PAIRS = {"required": "needs pairs", "optional": "uses pairs if there are any", "unused": "ignores pairs"}
 _OF_MODELS = ("model", "source", "parameters", "width", "outside training data, according to its card", "license")
 
@@ -177,6 +179,36 @@ def details(context: Context, measured: Measured, remark: str = "", page: str = 
             _provenance(records, f"{setting.slug}-rows", captions.provenance(dataset, setting), context),
         ]
     return [*found, *without_a_result(measured.rows)]
+
+
+def decisions(context: Context, dataset: str, complete: Mapping[Setting, Sequence[Record]]) -> list[Block]:
+    """Return the blocks of a dataset for choosing hyperparameters (``-dev``), with the choices side by side.
+
+    A setting has a table per method with several rows, and one for the other methods.
+    """
+    found: list[Block] = []
+    for setting, records in complete.items():
+        filter_name = records[0].protocol.filter
+        made = rows(records, filter_name, context.staleness)
+        found.append(Heading(2, setting.title.capitalize(), setting.slug))
+        by_method: dict[str, list[Row]] = {}
+        for row in sorted((row for row in made if row.figures), key=lambda row: row.facts.title):
+            by_method.setdefault(row.facts.title, []).append(row)
+        single = [own[0] for own in by_method.values() if len(own) == 1]
+        for title, own in by_method.items():
+            if len(own) > 1:
+                own = sorted(own, key=lambda row: -row.figures["P@1"].value)  # noqa: PLW2901 - the same rows
+                table = metric_table(
+                    own, _CHOSEN_BY, f"{setting.slug}-{slug(title)}", ties=context.ties(own, _CHOSEN_BY)
+                )
+                found += [Heading(3, title), table]
+        if single:
+            found += [
+                Heading(3, "Methods with one row"),
+                metric_table(single, _CHOSEN_BY, f"{setting.slug}-single", ties=context.ties(single, _CHOSEN_BY)),
+            ]
+        found += [captions.decisions(dataset, setting, records, filter_name), *without_a_result(made)]
+    return found
 
 
 def _shared(shown: Sequence[Row], metrics: Iterable[str]) -> tuple[str, ...]:

@@ -164,9 +164,7 @@ class Staleness:
         # A parameter that was added later is not in the cell, and has its default.
         defaults, own = known[""], record.values
         return any(
-            own.get(name, defaults.get(name)) != value
-            for name, value in known[preset].items()
-            if name not in ignored
+            own.get(name, defaults.get(name)) != value for name, value in known[preset].items() if name not in ignored
         )
 
     def find_changed_preset(self, record: Record) -> str:
