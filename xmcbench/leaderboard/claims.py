@@ -36,7 +36,7 @@ class _Sides:
 
 
 def page(datasets: Mapping[str, Sequence[Record]], context: Context) -> Page | None:
-    """Return the page: for each preset and metric, a table with a line per claim and a column per dataset.
+    """Return the page: per preset and metric, a table with a line per claim and a column per dataset.
 
     datasets: name -> records; those for tuning (``-dev``) are left out. None if no claim can be tested.
     """

@@ -48,7 +48,8 @@ def plain(table: Table) -> str:
     """The table for a terminal, as wide as it is, and the meaning of its marks; no caption, no notes."""
 
     def cell(line: TableLine, cell: TableCell) -> str:
-        return _join(_PLAIN.of(cell.text, cell, line), cell.spread)
+        text = _PLAIN.of(cell.text, cell, line)
+        return f"{text} ±{cell.spread}" if cell.spread else text
 
     lines = [[line.shown, *(cell(line, own) for own in line.cells)] for line in table.lines]
     heads = [table.head, *(column.text for column in table.columns)]
@@ -207,12 +208,16 @@ def _mark(letters: str, anchor: str) -> str:
 
 def as_csv(table: Table) -> str:
     """Names, figures and half-widths in columns; ``source`` is 0 for a measured row; notes in words."""
-    spread = [any(line.cells[place].spread for line in table.lines) for place in range(len(table.columns))]
-    heads = [(column.text, *([f"{column.text} ±"] if wide else [])) for column, wide in _with(table.columns, spread)]
-    made: list[list[object]] = [[table.head, "source", *itertools.chain(*heads), "notes"]]
+    heads, wide = [], set[int]()
+    for place, column in enumerate(table.columns):
+        heads.append(column.text)
+        if any(line.cells[place].spread for line in table.lines):
+            wide.add(place)
+            heads.append(f"{column.text} ±")
+    made: list[list[object]] = [[table.head, "source", *heads, "notes"]]
     for line in table.lines:
-        cells = [(cell.text, *([cell.spread] if wide else [])) for cell, wide in _with(line.cells, spread)]
-        notes = list(line.notes)
+        cells = [(cell.text, *([cell.spread] if place in wide else [])) for place, cell in enumerate(line.cells)]
+        notes = [*line.notes]
         notes += [
             f"{column.text}: {note}"
             for column, cell in zip(table.columns, line.cells, strict=True)
@@ -285,11 +290,3 @@ def _groups(table: Table) -> list[str]:
             rules.append(f"\\cmidrule(lr){{{place}-{place + width - 1}}}")
         place += width
     return [" & ".join(names) + r" \\", " ".join(rules)]
-
-
-def _join(text: str, spread: str) -> str:
-    return f"{text} ±{spread}" if spread else text
-
-
-def _with(items: Iterable[Any], flags: Iterable[bool]) -> Iterable[tuple[Any, bool]]:
-    return zip(items, flags, strict=True)

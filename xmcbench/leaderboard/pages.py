@@ -43,7 +43,7 @@ def pages(
     examples: Examples | None = None,
     dates: Mapping[str, str] | None = None,
 ) -> list[Page]:
-    """The index; a page for each dataset that has records or published rows, and for each of its settings; the ranking,
+    """The index; a page per dataset that has records or published rows, and per setting of it; the ranking,
     the ablation, the claims.
 
     A pure function of records, published figures (default: those that come with xmcbench) and remarks (name of a page

@@ -72,7 +72,7 @@ def kinds(record: Record) -> tuple[str, ...]:
 
 
 def newer(record: Record, date: str) -> tuple[str, ...]:
-    """Return a note for each model of a row that its card dates later than the test data; none where a date is missing.
+    """Return a note per model of a row that its card dates later than the test data; none where a date is missing.
 
     date: the day of the test data, as 2026-11-21, or empty.
     """

@@ -271,7 +271,7 @@ def _costs(made: Sequence[Row], dataset: str, setting: Setting) -> list[Block]:
 
 
 def _models(records: Iterable[Record], setting: Setting, caption: str) -> list[Block]:
-    """A line for each model that rows start from, once; none where no row does."""
+    """A line per model that rows start from; none where no row does."""
     found = dict.fromkeys(model for record in records if record.ok for model in models(record))
     lines = [
         (
@@ -294,7 +294,7 @@ def _models(records: Iterable[Record], setting: Setting, caption: str) -> list[B
 
 
 def _provenance(records: Iterable[Record], name: str, caption: str, context: Context) -> Table:
-    """A line for each row that has a result, by name; the command is that of its first seed."""
+    """A line per row that has a result, by name; the command is that of its first seed."""
     done = [record for record in records if record.ok]
     groups = group_rows(done)
     lines, sorts, keys, files = [], {}, [], []

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """A row of a table: an evaluation for each of its runs, the subset of pairs of each, None without one.
+    """A row of a table: an evaluation per run, and the subset of pairs of the run, None without one.
 
     deterministic: whether another run could only repeat the first.
     """
@@ -42,7 +42,7 @@ class Contender:
 
 
 def find_ties(contenders: Mapping[str, Contender], metrics: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Return, for each metric, the names of the rows that are not significantly below the best one, without that one.
+    """Return, by metric, the names of the rows that are not significantly below the best one, without that one.
 
     A row is tied if its p-value, by Holm's correction over the column, is not below 0.05.
     """
