@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from xmcbench.errors import UnknownName, UsageError
 from xmcbench.extras import data_frame
-from xmcbench.leaderboard import charts, curves, hypertext, markup, published, tables
+from xmcbench.leaderboard import charts, curves, markup, published, tables
 from xmcbench.leaderboard.rows import Row, apart, group_rows, names, rows, silence, without_common
 from xmcbench.metrics import METRICS
 from xmcbench.records import Record, Staleness
@@ -153,7 +153,7 @@ class Results:
         shown = []
         for part in self.parts():
             key = part.records[0].key[:8]  # ids must be unique among all tables of a notebook
-            shown += [hypertext.table(table, (), f"t{key}-{place}") for place, table in enumerate(part._tables())]
+            shown += [markup.hypertext(table, (), f"t{key}-{place}") for place, table in enumerate(part._tables())]
         return "".join([*shown, *self._figures(), *map(document.paragraph, self.problems())])
 
     def _figures(self) -> list[str]:

@@ -586,8 +586,8 @@ def test_what_cannot_be_shown_or_looks_like_another_is_refused_and_the_rest_goes
 
 def test_one_record_that_no_page_can_hold_does_not_keep_the_others_out(inside, tiny, runs, tmp_path, monkeypatch):
     """A fault of the code of a page that nobody knows yet."""
+    from xmcbench import submissions
     from xmcbench.leaderboard.pages import pages
-    from xmcbench.submissions import admission
 
     bad, *good = sorted((runs / "records").rglob("*.json"))
     key = json.loads(bad.read_text())["key"]
@@ -597,7 +597,7 @@ def test_one_record_that_no_page_can_hold_does_not_keep_the_others_out(inside, t
             raise ZeroDivisionError("nobody thought of it")
         return pages(records, *others, **named)
 
-    monkeypatch.setattr(admission, "pages", fails)
+    monkeypatch.setattr(submissions, "pages", fails)
     ended = inside("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
     assert (ended.returncode, ended.stdout.count("added: ")) == (1, len(good))
     (line,) = ended.stderr.splitlines()

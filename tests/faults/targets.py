@@ -38,7 +38,7 @@ from xmcbench.runner.scorer import Scorer
 from xmcbench.setting import Setting, draw
 from xmcbench.storage.arrays import pairs_digest, read_pairs
 from xmcbench.storage.canonical import sha256_json
-from xmcbench.submissions.admission import examine
+from xmcbench.submissions import examine
 
 #: Where published figures of the project lie.
 PUBLISHED = Path(__file__).parents[2] / "leaderboards" / "published"

@@ -45,7 +45,7 @@ def write_appendix(store: Store, records: Sequence[Record], citations: Citations
 
 
 def list_commands(records: Iterable[Record]) -> str:
-    """Return a command for each record, with a comment above it that says what it is of."""
+    """Return a command per record, with a comment above it that says what it is of."""
     lines = [_COMMANDS]
     for record in records:
         cell = record.cell

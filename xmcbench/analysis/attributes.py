@@ -48,7 +48,7 @@ def find_scored(pairs: TruePairs) -> NDArray[np.int64]:
 def of_labels(truth: Truth, seen: Sequence[NDArray[np.bool_]]) -> list[Attribute]:
     """Return attributes by the true pairs alone: number of labels, their training pairs, whether they were seen.
 
-    seen: bool [L] for each run, the labels that have a pair among those given to it. The last attribute is left out
+    seen: per run bool [L], the labels that have a pair among those given to it. The last attribute is left out
     where no run saw any label, or every run all.
     """
     rows, labels = truth.pairs.rows, truth.pairs.labels

@@ -15,7 +15,7 @@ from xmcbench.analysis.rankings import load_filtered, load_stored
 from xmcbench.errors import UsageError
 from xmcbench.metrics.protocol import DEPTH
 from xmcbench.output.escaping import csv_file
-from xmcbench.output.layout import format_table
+from xmcbench.output.layout import format_table, shorten
 from xmcbench.output.quantities import format_count
 from xmcbench.storage.atomic import write_text
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Labels, and confusions, shown in a terminal.
 _SHOWN = 15
+#: Characters of a label in a terminal.
+_LONGEST = 32
 
 
 @dataclass(frozen=True)
@@ -83,12 +85,12 @@ class ByLabel:
         return asdict(self)
 
     def as_csv(self) -> str:
-        """Return a line for each label; text is escaped for spreadsheets."""
+        """Return a line per label; text is escaped for spreadsheets."""
         heads = tuple(LabelFigures.__dataclass_fields__)
         return csv_file([heads, *(tuple(asdict(label).values()) for label in self.labels)])
 
     def write_csv(self, path: Path) -> None:
-        """Write a line for each label. Raises StorageError."""
+        """Write a line per label. Raises StorageError."""
         write_text(path, self.as_csv())
 
     def __str__(self) -> str:
@@ -100,10 +102,10 @@ class ByLabel:
         lost = sorted(true, key=lambda label: (label.found - label.support, label.label))[:_SHOWN]
         lines = [
             [
-                _shorten(label.text or f"label {label.label}"),
+                shorten(label.text or f"label {label.label}", _LONGEST),
                 f"{label.support:,}",
                 *map(_percent, (label.precision, label.recall, label.f1)),
-                f"{_shorten(label.confused_with)} ({label.confused})" if label.confused else "",
+                f"{shorten(label.confused_with, _LONGEST)} ({label.confused})" if label.confused else "",
             ]
             for label in lost
         ]
@@ -112,7 +114,7 @@ class ByLabel:
         parts = [f"{head}\n{about}", "Labels that lose most true pairs:", format_table(lines, heads, sides)]
         if self.confusions:
             confused = [
-                [_shorten(confusion.true), _shorten(confusion.predicted), f"{confusion.instances:,}"]
+                [shorten(confusion.true, _LONGEST), shorten(confusion.predicted, _LONGEST), f"{confusion.instances:,}"]
                 for confusion in self.confusions[:_SHOWN]
             ]
             table = format_table(confused, ["true label", "predicted first", "instances"], ("left", "left", "right"))
@@ -197,8 +199,3 @@ def count_confusions(pairs: TruePairs, first: NDArray[np.int32]) -> dict[tuple[i
 
 def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.2f}"
-
-
-def _shorten(text: str, length: int = 32) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= length else f"{flat[: length - 4].rstrip()} ..."

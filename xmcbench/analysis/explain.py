@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def explain(comparison: Comparison, metric: str = "P@1", instances: int = 5, dataset: str | None = None) -> Explanation:
     """Explain the difference of two compared rows, from the ranks that are stored with their records.
 
-    metric: one of the protocol. instances: how many are listed for each direction. dataset: its place, if it is not
+    metric: one of the protocol. instances: how many are listed per direction. dataset: its place, if it is not
     found by its name. Texts come from the dataset where it is on this machine in the version of the records, rankings
     from stored predictions where the runs folder has them; slices and ranks need neither.
 

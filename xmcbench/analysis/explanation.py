@@ -9,7 +9,7 @@ from typing import Any
 from xmcbench.comparison import LEVEL, Comparison, describe_row
 from xmcbench.metrics import protocol
 from xmcbench.metrics.slices import LEAST_ROWS, Contrast
-from xmcbench.output.layout import format_table
+from xmcbench.output.layout import format_table, shorten
 from xmcbench.output.quantities import format_count
 
 #: Slices shown in a terminal and on a page; all of them are in the JSON document.
@@ -156,18 +156,16 @@ def _block(moved: Moved) -> str:
     """Return an instance for a terminal."""
     lines = [f"  {moved.uid}  A {100 * moved.first:.1f}, B {100 * moved.second:.1f}"]
     if moved.text:
-        lines.append(f"    text: {_shorten(moved.text, 200)}")
+        lines.append(f"    text: {shorten(moved.text, 200)}")
     # Labels that moved most come first.
     shown = sorted(moved.labels, key=lambda label: -abs(_reciprocal(label.first) - _reciprocal(label.second)))
     for label in shown[:_SHOWN_LABELS]:
-        lines.append(
-            f"    true: {_shorten(label.text, 80) or f'label {label.label}'} ({', '.join(label_facts(label))})"
-        )
+        lines.append(f"    true: {shorten(label.text, 80) or f'label {label.label}'} ({', '.join(label_facts(label))})")
     if len(shown) > _SHOWN_LABELS:
         lines.append(f"    and {format_count(len(shown) - _SHOWN_LABELS, 'other true label')}")
     for letter, ranking in zip("AB", moved.rankings, strict=True):
         if ranking is not None:
-            lines.append(f"    {letter}: {'; '.join(_shorten(title, 60) for title in ranking)}")
+            lines.append(f"    {letter}: {'; '.join(shorten(title, 60) for title in ranking)}")
     return "\n".join(lines)
 
 
@@ -187,8 +185,3 @@ def _reciprocal(ranks: Sequence[int]) -> float:
 
 def _format_ranks(ranks: Sequence[int]) -> str:
     return "/".join(str(rank) if rank else ">100" for rank in ranks)
-
-
-def _shorten(text: str, length: int) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= length else f"{flat[: length - 4].rstrip()} ..."

@@ -120,7 +120,7 @@ class Needed:
         return SEEDS if any(pair.spread.sides for pair in pairs) else (1,)
 
     def _numbers(self, pair: Pair, seeds: Sequence[int]) -> list[float | None]:
-        """Return the instances that are needed for each number of seeds, the seeds, and the detectable difference."""
+        """Return the instances that are needed per number of seeds, the seeds, and the detectable difference."""
         spread = pair.spread
         return [
             *(spread.rows_needed(self.detect, runs, self.power) for runs in seeds),

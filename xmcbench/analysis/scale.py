@@ -2,8 +2,8 @@
 
 The time of a phase is its work over a rate on CPU or GPU: that of the record with the nearest work.
 
-The work of an encoder is its multiplications: 12 layers x width^2 for each token, three times as many in training, and
-in the search width x labels for each instance. Texts of the cell count as long as its parameters allow, those of a
+The work of an encoder is its multiplications: 12 layers x width^2 per token, three times as many in training, and
+in the search width x labels per instance. Texts of the cell count as long as its parameters allow, those of a
 record by the shares of texts that the records of its dataset cut at several lengths. The records of all such methods
 count, those of the same method before others.
 

@@ -69,7 +69,7 @@ class Thresholded:
         return asdict(self)
 
     def __str__(self) -> str:
-        """The threshold, and a line of figures for each dataset."""
+        """The threshold, and a line of figures per dataset."""
         head = f"{self.row}, {self.setting}, seed {self.seed}, filter {self.filter}"
         about = (
             f"Threshold {self.threshold:.4g}, which has the highest micro F1 on {self.chosen_on.dataset} "

@@ -235,10 +235,9 @@ def _pack(store: Store, check: bool) -> list[str]:
 
 
 def _add(arguments: argparse.Namespace) -> int:
+    from xmcbench import submissions
     from xmcbench.records import Store
     from xmcbench.runner.scorer import Scorer
-    from xmcbench.submissions import admission
-    from xmcbench.submissions.folders import runs_folders
 
     if not arguments.sources:
         raise UsageError("leaderboard add needs a runs folder", "xmcbench leaderboard add RUNS...")
@@ -248,9 +247,9 @@ def _add(arguments: argparse.Namespace) -> int:
         raise UsageError("--out and --runs are the same folder for leaderboard add", "use one of them")
     board = Store(arguments.out or arguments.runs or BOARD)
     datasets = request.places_by_name(arguments)
-    with runs_folders(arguments.sources) as roots, Scorer() as scorer:
+    with submissions.runs_folders(arguments.sources) as roots, Scorer() as scorer:
         registry = request.registry(arguments.plugin)
-        found = admission.examine(roots, board, registry, scorer, datasets, force=arguments.force)
+        found = submissions.examine(roots, board, registry, scorer, datasets, force=arguments.force)
         for path, reason in found.unfinished.items():
             print(f"left out: {path}: {reason}")
         for path, error in found.refused.items():
@@ -261,7 +260,7 @@ def _add(arguments: argparse.Namespace) -> int:
                 said = "already there" if accepted.there else "would be added"
                 print(f"{said}: {board.place(accepted.record.cell)}")
         else:
-            admission.add(found.accepted, board, scorer)
+            submissions.add(found.accepted, board, scorer)
             for accepted in found.accepted:
                 print(f"{'already there' if accepted.there else 'added'}: {board.place(accepted.record.cell)}")
     return max(report.warn_left_out(board), int(bool(found.refused)))

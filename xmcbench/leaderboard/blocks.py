@@ -43,7 +43,7 @@ class Figures:
 class Differences:
     """The differences of all pairs of rows of the table before it, for a reader who chooses two; on a site only.
 
-    rows: their names. tests: of the rows at two places, a verdict in points for each metric.
+    rows: their names. tests: of the rows at two places, a verdict in points per metric.
     """
 
     rows: tuple[str, ...]

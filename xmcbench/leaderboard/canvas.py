@@ -10,6 +10,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 from xmcbench.output.escaping import svg
 
@@ -113,11 +114,7 @@ def short_names(names: Sequence[str]) -> list[str]:
 def frame(chart: Chart, parts: Iterable[str], bottom: float, description: str) -> str:
     """A chart as an SVG document. bottom: of its parts. description: for a reader who does not see it."""
     title = chart.title if len(chart.title) <= _TITLE else f"{chart.title[: _TITLE - 1].rstrip()}\u2026"
-    words, lines = chart.foot.split(" "), [""]
-    for word in words:
-        if len(lines[-1]) + len(word) >= _SMALL:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
+    lines = wrap(chart.foot, _SMALL, break_long_words=False, break_on_hyphens=False)
     height = bottom + 22 + LEADING * len(lines)
     small = (text(16, bottom + 18 + LEADING * row, line, "", 11) for row, line in enumerate(lines))
     head = [

@@ -180,7 +180,7 @@ def changes(dataset: str, setting: Setting, filter_name: str) -> str:
 
 
 def decisions(dataset: str, setting: Setting, records: Sequence[Record], filter_name: str) -> str:
-    """The paragraph below the tables of a setting, with one table for each method."""
+    """The paragraph below the tables of a setting, with one table per method."""
     return markdown(f"{rows_of(dataset, setting, records, filter_name)} {MARKS}")
 
 

@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+import msgspec
 
 from xmcbench.leaderboard.blocks import CHARTS
 from xmcbench.leaderboard.canvas import DAGGER, Chart, title_of
@@ -206,8 +208,8 @@ def budget(records: Sequence[Record], filter_name: str, staleness: Staleness | N
     groups: dict[str, list[tuple[int, Record]]] = {}
     for record in records:
         if record.ok and (found := _budget(record)):
-            others = {name: value for name, value in record.cell.parameters.items() if name not in found[1]}
-            groups.setdefault(canonical_json([record.cell.method, others]), []).append((found[0], record))
+            others = {name: value for name, value in record.cell.parameters.items() if name not in found.parameters}
+            groups.setdefault(canonical_json([record.cell.method, others]), []).append((found.texts, record))
     kept = [groups[key] for key in sorted(groups) if len({texts for texts, _ in groups[key]}) >= _FEWEST]
     if not kept:
         return None
@@ -247,18 +249,18 @@ def _budget_axis(budgets: Sequence[int], first: int) -> Axis:
     return Axis(0.0, places[-1][0], tuple(ticks), "texts embedded in training (log scale from the first)")
 
 
-def _budget(record: Record) -> tuple[int, Sequence[str]] | None:
-    """The texts and the names of parameters in the note; None where it does not follow the convention."""
-    note = record.notes.get("budget")
-    texts, own = (note.get("texts"), note.get("parameters")) if isinstance(note, Mapping) else (None, None)
-    if (
-        type(texts) is not int
-        or texts < 0
-        or not isinstance(own, list)
-        or not all(isinstance(name, str) for name in own)
-    ):
+class _Budget(msgspec.Struct):
+    """A note that follows the convention."""
+
+    texts: Annotated[int, msgspec.Meta(ge=0)]
+    parameters: list[str]
+
+
+def _budget(record: Record) -> _Budget | None:
+    try:
+        return msgspec.convert(record.notes.get("budget"), _Budget)
+    except msgspec.ValidationError:
         return None
-    return texts, own
 
 
 def _names(groups: Sequence[Sequence[tuple[int, Record]]]) -> list[str]:

@@ -28,19 +28,15 @@ METRICS = ("P@1", "R@100")
 
 
 @dataclass(frozen=True)
-class _Tested:
-    """A claim by the rows of a preset on a dataset, in some metric.
+class _Sides:
+    """The records of both sides of a claim on a dataset, seed by seed, and the marks of the two rows."""
 
-    points: the mean of the differences over seeds. p: that of the paired test; None without ranks. marks: of the rows.
-    """
-
-    points: float
-    p: float | None
+    pairs: Sequence[tuple[Record, Record]]
     marks: tuple[str, ...]
 
 
 def page(datasets: Mapping[str, Sequence[Record]], context: Context) -> Page | None:
-    """Return the page: for each preset and metric, a table with a line per claim and a column per dataset.
+    """Return the page: per preset and metric, a table with a line per claim and a column per dataset.
 
     datasets: name -> records; those for tuning (``-dev``) are left out. None if no claim can be tested.
     """
@@ -55,9 +51,11 @@ def page(datasets: Mapping[str, Sequence[Record]], context: Context) -> Page | N
         counts = Counter(preset for found in presets.values() for preset in found)
         for preset in sorted(counts, key=lambda preset: (-counts[preset], preset)):
             having = {name: done[name] for name in done if preset in presets[name]}
-            tables = [_table(f"{slug(preset)}-{number}", having, source, preset, metric, context) for metric in METRICS]
-            if any(tables):
-                blocks += [Heading(2, f"Preset {preset}" if preset else "Rows without presets"), *filter(None, tables)]
+            columns = [_find_sides(records, source, preset, context.staleness) for records in having.values()]
+            if any(map(any, columns)):
+                name = f"{slug(preset)}-{number}"
+                tables = [_table(name, having, columns, source, preset, metric, context) for metric in METRICS]
+                blocks += [Heading(2, f"Preset {preset}" if preset else "Rows without presets"), *tables]
     if not blocks:
         return None
     explained = (Heading(2, "How to read the tables"), captions.CLAIMS)
@@ -66,18 +64,22 @@ def page(datasets: Mapping[str, Sequence[Record]], context: Context) -> Page | N
 
 
 def _table(
-    name: str, datasets: Mapping[str, Sequence[Record]], source: Source, preset: str, metric: str, context: Context
-) -> Table | None:
+    name: str,
+    datasets: Iterable[str],
+    columns: Iterable[Sequence[_Sides | None]],
+    source: Source,
+    preset: str,
+    metric: str,
+    context: Context,
+) -> Table:
+    """columns: dataset by dataset, the sides of the source's claims."""
     lines: list[tuple[str, Sequence[str], int]] = []
     notes: dict[str, tuple[str, ...]] = {}
-    for claim in source.claims:
-        tested = [_test(claim, records, source, preset, metric, context) for records in datasets.values()]
-        if any(tested):
+    for claim, *found in zip(source.claims, *columns, strict=True):
+        if any(found):
             published = _range(_differences(claim, source, metric))
-            lines.append((claim.text, [published, *(_format(found) if found else "" for found in tested)], 0))
-            notes[claim.text] = tuple(dict.fromkeys(mark for found in tested if found for mark in found.marks))
-    if not lines:
-        return None
+            lines.append((claim.text, [published, *(_test(own, metric, context) if own else "" for own in found)], 0))
+            notes[claim.text] = tuple(dict.fromkeys(mark for own in found if own for mark in own.marks))
     heads = (f"{metric} published", *datasets)
     caption = captions.claims(source, metric, preset)
     return text_table(f"{name}-{slug(metric)}", caption, "Claim", heads, lines, notes=notes)
@@ -96,23 +98,32 @@ def _shared_presets(records: Iterable[Record], claims: Iterable[Claim]) -> list[
     return sorted(shared or (found if beside else ()))
 
 
-def _test(
-    claim: Claim, records: Sequence[Record], source: Source, preset: str, metric: str, context: Context
-) -> _Tested | None:
-    """Return the outcome of a claim; None where the two rows are not there, or not of the same preset."""
-    better, worse = (_row(side, records, source, preset, context.staleness) for side in (claim.better, claim.worse))
-    if claim.better.row and claim.worse.row and _others(better, source) != _others(worse, source):
-        return None  # the preset has changed between the two
-    if not (pairs := _pairs(better, worse)):
-        return None
-    points = fmean(100 * (_value(first, metric) - _value(second, metric)) for first, second in pairs)
+def _find_sides(records: Sequence[Record], source: Source, preset: str, staleness: Staleness) -> list[_Sides | None]:
+    """Return the rows of each claim on a dataset; None where they are not there, or not of the same preset."""
+    sides = dict.fromkeys(side for claim in source.claims for side in (claim.better, claim.worse))
+    rows = {side: _row(side, records, source, preset, staleness) for side in sides}
+    found: list[_Sides | None] = []
+    for claim in source.claims:
+        better, worse = rows[claim.better], rows[claim.worse]
+        # A preset may have changed between two rows of the ablation.
+        are_alike = not (claim.better.row and claim.worse.row) or _others(better, source) == _others(worse, source)
+        pairs = _pairs(better, worse) if are_alike else []
+        found.append(_Sides(pairs, (*staleness.problems(better), *staleness.problems(worse))) if pairs else None)
+    return found
+
+
+def _test(sides: _Sides, metric: str, context: Context) -> str:
+    """Return the mean of the differences over seeds in points, and p of the paired test if there are ranks."""
+    points = fmean(100 * (_value(first, metric) - _value(second, metric)) for first, second in sides.pairs)
     # A row that no seed changes has one run.
     first, second = (
-        context.contender([*{record.key: record for record in side}.values()]) for side in zip(*pairs, strict=True)
+        context.contender([*{record.key: record for record in side}.values()])
+        for side in zip(*sides.pairs, strict=True)
     )
-    p = p_value(first, second, metric) if first and second else None
-    marks = (*context.staleness.problems(better), *context.staleness.problems(worse))
-    return _Tested(points, p, marks)
+    if first is None or second is None:
+        return _with_sign(points)
+    p = p_value(first, second, metric)
+    return f"{_with_sign(points)} ({'p < 0.001' if p < 0.001 else f'p {p:.3f}'})"
 
 
 def _row(side: Side, records: Sequence[Record], source: Source, preset: str, staleness: Staleness) -> list[Record]:
@@ -182,13 +193,6 @@ def _range(differences: Sequence[float]) -> str:
     if not differences:
         return ""
     return " to ".join(dict.fromkeys(map(_with_sign, (min(differences), max(differences)))))
-
-
-def _format(tested: _Tested) -> str:
-    points = _with_sign(tested.points)
-    if tested.p is None:
-        return points
-    return f"{points} (p < 0.001)" if tested.p < 0.001 else f"{points} (p {tested.p:.3f})"
 
 
 def _with_sign(points: float) -> str:

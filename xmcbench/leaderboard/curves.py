@@ -14,7 +14,6 @@ from xmcbench.metrics import protocol
 from xmcbench.metrics.seeds import half_width
 from xmcbench.output import escaping
 from xmcbench.records import Record, Staleness
-from xmcbench.setting import Setting
 
 X = TypeVar("X", int, float)
 
@@ -40,6 +39,10 @@ class CoverageLine:
     flat: bool
     points: Mapping[float, CoveragePoint]
     marks: tuple[str, ...] = ()
+
+    def at(self, ratio: float) -> CoveragePoint | None:
+        """Return the point at a ratio, if there is one."""
+        return next(iter(self.points.values())) if self.flat else self.points.get(ratio)
 
     @property
     def label(self) -> str:
@@ -99,9 +102,10 @@ def curve(
         done = [record for record in group if record.ok and metric in record.metrics[filter_name].values]
         groups[name] = (
             str(group[0].method.supervision),
-            [(ratio, record) for record in done if (ratio := _ratio(record.cell.setting, by)) is not None],
+            [(record.cell.setting.share, record) for record in done if record.cell.setting.by in (None, by)],
         )
-    grid = tuple(ratios) if ratios is not None else _grid(groups.values())
+    used = {ratio for supervision, placed in groups.values() if supervision != "unused" for ratio, _ in placed}
+    grid = tuple(sorted(used) if ratios is None else ratios)
     lines, needed = [], set(expected)
     for name, (supervision, placed) in sorted(groups.items()):
         flat = supervision == "unused"
@@ -128,7 +132,7 @@ def table(made: Curve) -> Table:
     for line in made.lines:
         cells = []
         for ratio in made.ratios:
-            point = next(iter(line.points.values())) if line.flat else line.points.get(ratio)
+            point = line.at(ratio)
             spread = f" ({100 * point.low:.2f} to {100 * point.high:.2f})" if point and point.low < point.high else ""
             cells.append(f"{100 * point.value:.2f}{spread}" if point else "")
         lines.append((line.label, cells, 0))
@@ -142,21 +146,12 @@ def as_csv(made: Curve) -> str:
     lines = [["dataset", "by", "ratio", "method", "metric", *figures, "seeds", "filter", "protocol", "marks"]]
     for line in made.lines:
         for ratio in made.ratios:
-            point = next(iter(line.points.values())) if line.flat else line.points.get(ratio)
-            if point:
+            if point := line.at(ratio):
                 values = [f"{100 * value:.4f}" for value in (point.value, point.low, point.high, point.half_width)]
                 seeds = " ".join(map(str, point.seeds))
                 head = [made.dataset, made.by, f"{ratio:g}", line.name, made.metric]
                 lines.append([*head, *values, seeds, made.filter, str(protocol.VERSION), " ".join(line.marks)])
     return escaping.csv_file(lines)
-
-
-def _ratio(setting: Setting, by: str) -> float | None:
-    return setting.share if setting.by in (None, by) else None
-
-
-def _grid(groups: Iterable[tuple[str, list[tuple[float, Record]]]]) -> tuple[float, ...]:
-    return tuple(sorted({ratio for supervision, placed in groups if supervision != "unused" for ratio, _ in placed}))
 
 
 def over_seeds(placed: Iterable[tuple[X, Record]], metric: str, filter_name: str) -> dict[X, CoveragePoint]:
@@ -175,25 +170,20 @@ def over_seeds(placed: Iterable[tuple[X, Record]], metric: str, filter_name: str
 
 
 def _gaps(needed: Iterable[tuple[str, float, int]], lines: Sequence[CoverageLine]) -> tuple[str, ...]:
-    """One line per row: the ratios at which it lacks a point or a seed."""
+    """Return a line per row: the ratios at which it lacks a point or a seed."""
     there = {line.name: line for line in lines}
-    gaps: dict[str, dict[float, list[int]]] = {}
+    gaps: dict[str, dict[str, list[int]]] = {}
     for name, ratio, seed in sorted(needed):
-        point = _point(there.get(name), ratio)
+        point = there[name].at(ratio) if name in there else None
         if point is None or seed not in point.seeds:
-            gaps.setdefault(name, {}).setdefault(ratio, []).append(seed)
-    found = []
-    for name, at in gaps.items():
-        places = []
-        for ratio, seeds in at.items():
-            lacking = f" (seed {', '.join(map(str, seeds))})" if _point(there.get(name), ratio) else ""
-            places.append(f"{100 * ratio:g}%{lacking}")
-        found.append(f"{name} at {', '.join(places)}")
-    return tuple(found)
-
-
-def _point(line: CoverageLine | None, ratio: float) -> CoveragePoint | None:
-    """The point of a line at a ratio; a flat line has one point for all."""
-    if line is None:
-        return None
-    return next(iter(line.points.values())) if line.flat else line.points.get(ratio)
+            place = f"{100 * ratio:g}%"
+            seeds = gaps.setdefault(name, {}).setdefault(place, [])
+            if point:
+                seeds.append(seed)
+    return tuple(
+        f"{name} at "
+        + ", ".join(
+            f"{place} (seed {', '.join(map(str, seeds))})" if seeds else place for place, seeds in places.items()
+        )
+        for name, places in gaps.items()
+    )

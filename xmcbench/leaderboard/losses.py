@@ -7,9 +7,12 @@ since the previous point). Other keys of the note, and the method, do not matter
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from statistics import fmean
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from xmcbench.leaderboard import canvas
 from xmcbench.leaderboard.lines import Axis, Line, Lines, Point
@@ -23,7 +26,7 @@ _POINTS, _LINES = 30, 8
 
 
 def loss_charts(records: Iterable[Record], stem: str, label: Callable[[Record], str] | None = None) -> Iterator[Lines]:
-    """A chart for each training and loss of records of one dataset and setting, those with the most lines first.
+    """A chart per training and loss of records of one dataset and setting, those with the most lines first.
 
     ``stem`` begins the names of their files; ``label``: record -> name of its row (default: its name). A line has the
     steps that all its seeds have, and at most 30 points: neighboring ones are averaged. Rows with equal lines, such as
@@ -82,23 +85,24 @@ def _chart(title: str, stem: str, found: Mapping[tuple[Point, ...], Sequence[str
 def _trainings(record: Record) -> Iterator[tuple[tuple[str, str], Mapping[float, float]]]:
     """((training, loss), step -> value) of every note that is a training."""
     for training, note in record.notes.items() if record.ok else ():
-        if _is_training(note):
-            for place, loss in enumerate(note["losses"], 1):
-                yield (training, loss), {point[0]: point[place] for point in note["curve"]}
+        with suppress(ValueError):  # another note
+            found = msgspec.convert(note, _Training)
+            for place, loss in enumerate(found.losses, 1):
+                yield (training, loss), {point[0]: point[place] for point in found.curve}
 
 
-def _is_training(note: Any) -> bool:
-    """Return whether a note follows the convention: steps ascending, all values numbers."""
-    if not isinstance(note, Mapping):
-        return False
-    losses, curve = note.get("losses"), note.get("curve")
-    if not isinstance(losses, list) or not isinstance(curve, list) or not all(isinstance(name, str) for name in losses):
-        return False
-    whole = all(isinstance(point, list) and len(point) == len(losses) + 1 for point in curve)
-    numbers = whole and all(
-        type(value) in (int, float) and abs(value) <= _LARGEST for point in curve for value in point
-    )
-    return numbers and all(0 <= one[0] < other[0] for one, other in pairwise(curve))
+class _Training(msgspec.Struct):
+    """A note that follows the convention: steps ascending, all values numbers."""
+
+    losses: list[str]
+    curve: list[list[Annotated[float, msgspec.Meta(ge=-_LARGEST, le=_LARGEST)]]]
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for another note."""
+        if any(len(point) != len(self.losses) + 1 for point in self.curve):
+            raise ValueError("a point has a step and a value per loss")
+        if not all(0 <= one[0] < other[0] for one, other in pairwise(self.curve)):
+            raise ValueError("steps rise")
 
 
 def _over_seeds(curves: Sequence[Mapping[float, float]]) -> tuple[Point, ...]:

@@ -1,16 +1,17 @@
-"""Formats of a table: Markdown for pages, booktabs LaTeX for papers, plain text for the terminal, CSV and JSON."""
+"""Formats of a table: Markdown and HTML for pages, booktabs LaTeX for papers, text for the terminal, CSV and JSON."""
 
 from __future__ import annotations
 
 import itertools
 import re
 import string
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from xmcbench.leaderboard.published import Source
-from xmcbench.leaderboard.tables import BEST, TIED, Table, TableCell, TableLine
-from xmcbench.output import escaping
+from xmcbench.leaderboard.tables import BEST, MINOR, TIED, Column, Table, TableCell, TableLine
+from xmcbench.output import document, escaping
 from xmcbench.output.layout import format_table, in_markdown
 
 #: What does not stand in a label as it is: a percent sign begins a comment.
@@ -40,13 +41,15 @@ class Emphasis(NamedTuple):
 _PLAIN = Emphasis(("", "*"), TIE, ("", ""))
 _MARKDOWN = Emphasis(("**", "**"), TIE, ("*", "*"))
 _LATEX = Emphasis((r"\textbf{", "}"), r"$^{\approx}$", (r"\textit{", "}"))
+_HTML = Emphasis(("<strong>", "</strong>"), f'<span title="{TIED_MEANS}">{TIE}</span>', ("<em>", "</em>"))
 
 
 def plain(table: Table) -> str:
     """The table for a terminal, as wide as it is, and the meaning of its marks; no caption, no notes."""
 
     def cell(line: TableLine, cell: TableCell) -> str:
-        return _join(_PLAIN.of(cell.text, cell, line), cell.spread)
+        text = _PLAIN.of(cell.text, cell, line)
+        return f"{text} ±{cell.spread}" if cell.spread else text
 
     lines = [[line.shown, *(cell(line, own) for own in line.cells)] for line in table.lines]
     heads = [table.head, *(column.text for column in table.columns)]
@@ -131,14 +134,90 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
     )
 
 
+def hypertext(
+    made: Table, sources: Sequence[Source], anchor: str, places: Mapping[str, str] | None = None, records: str = ""
+) -> str:
+    """Return the table as HTML, scrolling by itself where it is wide, and its notes. anchor: begins their ids.
+
+    A row carries its kinds for the script of the site. places: key of a record -> the address of the line about it, to
+    which the names of other lines lead. records: the way to the folder of records, empty where there is none.
+    """
+    marks = Marks(made, lambda letters: _mark(letters, anchor))
+
+    def name(line: TableLine) -> str:
+        shown = escaping.html(line.shown)
+        if line.source:
+            shown = f'<em>{shown}</em> [<a href="{escaping.html(sources[line.source - 1].homepage)}">{line.source}</a>]'
+        elif not line.is_record and (place := (places or {}).get(line.record)):
+            shown = f'<a href="{escaping.html(place)}">{shown}</a>'
+        return f'<th scope="row">{shown}{marks.of(line.notes)}</th>'
+
+    def cell(line: TableLine, shown: TableCell) -> str:
+        text = _HTML.of(escaping.html(shown.text), shown, line)
+        spread = f" <small>±{escaping.html(shown.spread)}</small>" if shown.spread else ""
+        return f"<td>{text}{marks.of(shown.notes)}{spread}</td>"
+
+    def fact(column: Column, shown: TableCell) -> str:
+        text = escaping.html(shown.text)
+        if shown.file and records:
+            text = f'<a href="{escaping.html(quote(f"{records}/{shown.file}"))}" download>{text}</a>'
+        return f'<td class="{_class(column)}">{text}</td>'
+
+    def cells(line: TableLine) -> Iterator[str]:
+        for column, shown in zip(made.columns, line.cells, strict=True):
+            yield fact(column, shown) if column.is_text else cell(line, shown)
+
+    def head(column: Column) -> str:
+        kind = f' class="{_class(column)}"' if column.is_text else ""
+        return f'<th scope="col"{kind}>{escaping.html(column.text)}{marks.of(column.notes)}</th>'
+
+    heads = "".join(map(head, (Column("", made.head), *made.columns)))
+    rows = "\n".join(f"<tr{_attributes(line)}>{name(line)}{''.join(cells(line))}</tr>" for line in made.lines)
+    whole = (
+        f'<table id="{escaping.html(anchor)}"><caption><span>{escaping.html(made.caption)}</span></caption>\n'
+        f"<thead><tr>{heads}</tr></thead>\n"
+        f"<tbody>\n{rows}\n</tbody></table>"
+    )
+    notes = "".join(
+        f'<li id="{escaping.html(anchor)}-{letter}"><sup>{letter}</sup> {escaping.html(note)}</li>'
+        for letter, note in marks.lettered
+    )
+    label = f"{made.caption or made.name}"
+    return document.make_scrollable(label, whole) + (f'\n<ul class="notes">{notes}</ul>' if notes else "")
+
+
+def _class(column: Column) -> str:
+    """The class of a column of words; a narrow screen has no room for those of lesser interest."""
+    return "fact minor" if column.label in MINOR else "fact"
+
+
+def anchor_of(record: str) -> str:
+    """Return the id of the line about a record."""
+    return f"record-{record[:12]}"
+
+
+def _attributes(line: TableLine) -> str:
+    own = f' id="{anchor_of(line.record)}"' if line.is_record else ""
+    return own + (f' data-kinds="{escaping.html("|".join(line.kinds))}"' if line.kinds else "")
+
+
+def _mark(letters: str, anchor: str) -> str:
+    links = (f'<a href="#{escaping.html(anchor)}-{letter}">{letter}</a>' for letter in letters.split(","))
+    return f"<sup>{','.join(links)}</sup>"
+
+
 def as_csv(table: Table) -> str:
     """Names, figures and half-widths in columns; ``source`` is 0 for a measured row; notes in words."""
-    spread = [any(line.cells[place].spread for line in table.lines) for place in range(len(table.columns))]
-    heads = [(column.text, *([f"{column.text} ±"] if wide else [])) for column, wide in _with(table.columns, spread)]
-    made: list[list[object]] = [[table.head, "source", *itertools.chain(*heads), "notes"]]
+    heads, wide = [], set[int]()
+    for place, column in enumerate(table.columns):
+        heads.append(column.text)
+        if any(line.cells[place].spread for line in table.lines):
+            wide.add(place)
+            heads.append(f"{column.text} ±")
+    made: list[list[object]] = [[table.head, "source", *heads, "notes"]]
     for line in table.lines:
-        cells = [(cell.text, *([cell.spread] if wide else [])) for cell, wide in _with(line.cells, spread)]
-        notes = list(line.notes)
+        cells = [(cell.text, *([cell.spread] if place in wide else [])) for place, cell in enumerate(line.cells)]
+        notes = [*line.notes]
         notes += [
             f"{column.text}: {note}"
             for column, cell in zip(table.columns, line.cells, strict=True)
@@ -211,11 +290,3 @@ def _groups(table: Table) -> list[str]:
             rules.append(f"\\cmidrule(lr){{{place}-{place + width - 1}}}")
         place += width
     return [" & ".join(names) + r" \\", " ".join(rules)]
-
-
-def _join(text: str, spread: str) -> str:
-    return f"{text} ±{spread}" if spread else text
-
-
-def _with(items: Iterable[Any], flags: Iterable[bool]) -> Iterable[tuple[Any, bool]]:
-    return zip(items, flags, strict=True)

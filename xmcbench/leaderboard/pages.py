@@ -11,11 +11,10 @@ from urllib.parse import quote
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import ablation, captions, charts, claims, consistency, overall
 from xmcbench.leaderboard.blocks import INDEX, Block, Figures, Heading, Page, citations, with_few_charts
-from xmcbench.leaderboard.decisions import decisions
 from xmcbench.leaderboard.examples import Examples
 from xmcbench.leaderboard.published import MAIN, Source, sources
 from xmcbench.leaderboard.rows import Row, by_setting, for_tuning, order
-from xmcbench.leaderboard.sections import FEW, Context, Measured, details, main_table
+from xmcbench.leaderboard.sections import FEW, Context, Measured, decisions, details, main_table
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import Scores
 from xmcbench.output.escaping import markdown, terminal
@@ -44,7 +43,7 @@ def pages(
     examples: Examples | None = None,
     dates: Mapping[str, str] | None = None,
 ) -> list[Page]:
-    """The index; a page for each dataset that has records or published rows, and for each of its settings; the ranking,
+    """The index; a page per dataset that has records or published rows, and per setting of it; the ranking,
     the ablation, the claims.
 
     A pure function of records, published figures (default: those that come with xmcbench) and remarks (name of a page

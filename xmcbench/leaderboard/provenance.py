@@ -72,7 +72,7 @@ def kinds(record: Record) -> tuple[str, ...]:
 
 
 def newer(record: Record, date: str) -> tuple[str, ...]:
-    """Return a note for each model of a row that its card dates later than the test data; none where a date is missing.
+    """Return a note per model of a row that its card dates later than the test data; none where a date is missing.
 
     date: the day of the test data, as 2026-11-21, or empty.
     """
@@ -85,13 +85,10 @@ def newer(record: Record, date: str) -> tuple[str, ...]:
 
 def _notes(value: Any) -> Iterator[Mapping[str, Any]]:
     """The notes that describe a model, at any depth."""
-    if isinstance(value, Mapping):
-        if all(isinstance(value.get(name), str) for name in ("name", "source", "sha256")):
-            yield value
-        for part in value.values():
-            yield from _notes(part)
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        for part in value:
+    if isinstance(value, dict) and all(isinstance(value.get(name), str) for name in ("name", "source", "sha256")):
+        yield value
+    for part in value.values() if isinstance(value, dict) else value:
+        if isinstance(part, dict | list):  # else one of thousands of numbers
             yield from _notes(part)
 
 

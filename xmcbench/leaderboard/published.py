@@ -47,7 +47,7 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class Ablation:
-    """A printed ablation: switch -> (head of its column, meaning), and for each row (index, switch -> yes or no,
+    """A printed ablation: switch -> (head of its column, meaning), and a row is (index, switch -> yes or no,
     figures). method: the title of the method."""
 
     method: str

@@ -10,7 +10,7 @@ from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Differences, Heading, without_a_result
 from xmcbench.leaderboard.provenance import kinds, models, newer
 from xmcbench.leaderboard.published import MAIN, PublishedRow, Source
-from xmcbench.leaderboard.rows import Cost, Row, borrow, group_rows, names, rows, short_names
+from xmcbench.leaderboard.rows import Cost, Row, borrow, group_rows, names, rows, short_names, slug
 from xmcbench.leaderboard.tables import SECOND, Table, Ties, cost_table, group_table, metric_table, text_table
 from xmcbench.metrics.evaluation import Scores
 from xmcbench.metrics.flips import Verdict
@@ -21,6 +21,8 @@ from xmcbench.setting import Setting
 
 #: The metrics of the first table of a dataset, and of tables of many rows.
 FEW = ("P@1", "P@5", "R@10", "R@100")
+#: The metrics by which hyperparameters are chosen.
+_CHOSEN_BY = ("P@1", "P@5", "R@100")
 _PAIRS = {"required": "needs pairs", "optional": "uses pairs if there are any", "unused": "ignores pairs"}
 _OF_MODELS = ("model", "source", "parameters", "width", "outside training data, according to its card", "license")
 
@@ -40,6 +42,7 @@ class Context:
     runs: str = ""
     scores: Callable[[Record], Scores | None] | None = None
     dates: Mapping[str, str] = field(default_factory=dict)
+    _known: dict[tuple[str, ...], Contender | None] = field(default_factory=dict, init=False, repr=False)
 
     def list_published(self, dataset: str, setting: Setting) -> list[tuple[int, PublishedRow]]:
         """Return the published rows of a dataset and setting, each with the number of its source."""
@@ -66,10 +69,13 @@ class Context:
 
     def contender(self, records: Sequence[Record]) -> Contender | None:
         """Return the runs of a row with their evaluations; None where one is missing."""
-        runs = [found for record in records if self.scores and (found := self.scores(record)) is not None]
-        if not runs or len(runs) < len(records):
-            return None
-        return Contender(runs, [_subset(record) for record in records], records[0].seedless)
+        keys = tuple(record.key for record in records)
+        if keys not in self._known:
+            runs = [found for record in records if self.scores and (found := self.scores(record)) is not None]
+            subsets = [_subset(record) for record in records]
+            is_whole = runs and len(runs) == len(records)
+            self._known[keys] = Contender(runs, subsets, records[0].seedless) if is_whole else None
+        return self._known[keys]
 
     def _contenders(self, shown: Sequence[Row]) -> dict[str, Contender]:
         """Return the rows with their evaluations; none where one is missing, which might be the best row."""
@@ -175,6 +181,36 @@ def details(context: Context, measured: Measured, remark: str = "", page: str = 
     return [*found, *without_a_result(measured.rows)]
 
 
+def decisions(context: Context, dataset: str, complete: Mapping[Setting, Sequence[Record]]) -> list[Block]:
+    """Return the blocks of a dataset for choosing hyperparameters (``-dev``), with the choices side by side.
+
+    A setting has a table per method with several rows, and one for the other methods.
+    """
+    found: list[Block] = []
+    for setting, records in complete.items():
+        filter_name = records[0].protocol.filter
+        made = rows(records, filter_name, context.staleness)
+        found.append(Heading(2, setting.title.capitalize(), setting.slug))
+        by_method: dict[str, list[Row]] = {}
+        for row in sorted((row for row in made if row.figures), key=lambda row: row.facts.title):
+            by_method.setdefault(row.facts.title, []).append(row)
+        single = [own[0] for own in by_method.values() if len(own) == 1]
+        for title, own in by_method.items():
+            if len(own) > 1:
+                own = sorted(own, key=lambda row: -row.figures["P@1"].value)  # noqa: PLW2901 - the same rows
+                table = metric_table(
+                    own, _CHOSEN_BY, f"{setting.slug}-{slug(title)}", ties=context.ties(own, _CHOSEN_BY)
+                )
+                found += [Heading(3, title), table]
+        if single:
+            found += [
+                Heading(3, "Methods with one row"),
+                metric_table(single, _CHOSEN_BY, f"{setting.slug}-single", ties=context.ties(single, _CHOSEN_BY)),
+            ]
+        found += [captions.decisions(dataset, setting, records, filter_name), *without_a_result(made)]
+    return found
+
+
 def _shared(shown: Sequence[Row], metrics: Iterable[str]) -> tuple[str, ...]:
     return tuple(metric for metric in metrics if all(metric in row.figures for row in shown))
 
@@ -235,7 +271,7 @@ def _costs(made: Sequence[Row], dataset: str, setting: Setting) -> list[Block]:
 
 
 def _models(records: Iterable[Record], setting: Setting, caption: str) -> list[Block]:
-    """A line for each model that rows start from, once; none where no row does."""
+    """A line per model that rows start from; none where no row does."""
     found = dict.fromkeys(model for record in records if record.ok for model in models(record))
     lines = [
         (
@@ -258,7 +294,7 @@ def _models(records: Iterable[Record], setting: Setting, caption: str) -> list[B
 
 
 def _provenance(records: Iterable[Record], name: str, caption: str, context: Context) -> Table:
-    """A line for each row that has a result, by name; the command is that of its first seed."""
+    """A line per row that has a result, by name; the command is that of its first seed."""
     done = [record for record in records if record.ok]
     groups = group_rows(done)
     lines, sorts, keys, files = [], {}, [], []

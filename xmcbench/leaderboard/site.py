@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from xmcbench import __version__
-from xmcbench.leaderboard import canvas, hypertext
+from xmcbench.leaderboard import canvas, markup
 from xmcbench.leaderboard.blocks import INDEX, Block, Differences, Figures, Heading, Page
 from xmcbench.leaderboard.provenance import NEEDS_PAIRS, NO_PAIRS, OUTSIDE, SCRATCH
 from xmcbench.leaderboard.published import Source
@@ -70,7 +70,7 @@ def _places(page: Page, pages: Iterable[Page]) -> dict[str, str]:
         for table in (block for block in other.blocks if isinstance(block, Table)):
             for line in (line for line in table.lines if line.is_record):
                 file = "" if other is page else quote(_file(other.name))
-                found[line.record] = f"{file}#{hypertext.anchor_of(line.record)}"
+                found[line.record] = f"{file}#{markup.anchor_of(line.record)}"
     return found
 
 
@@ -176,7 +176,7 @@ def _sections(blocks: Sequence[Block], links: Links) -> Iterable[str]:
             yield document.heading(block.level, block.text, anchor)
         elif isinstance(block, Table):
             anchor = _anchor(f"table {block.name}", taken)
-            yield hypertext.table(block, links.cited, anchor, links.places, links.records)
+            yield markup.hypertext(block, links.cited, anchor, links.places, links.records)
         elif isinstance(block, Figures):
             yield _figures(block)
         elif isinstance(block, Differences):

@@ -165,7 +165,7 @@ def ablation_table(
     name: str,
     caption: str,
 ) -> Table:
-    """Measured rows with a column for each switch, in the order of the rows.
+    """Measured rows with a column per switch, in the order of the rows.
 
     ``switches``: parameter -> (head of its column, meaning); ``index``: row name -> text shown instead.
     """

@@ -16,14 +16,13 @@ from xmcbench.metrics.bootstrap import Interval
 from xmcbench.metrics.evaluation import Evaluation, Scores, evaluate, evaluate_ranks
 from xmcbench.metrics.labels import inverse_propensity, inverse_propensity_of, label_frequency, label_groups
 from xmcbench.metrics.paired import Difference, compare, holm
-from xmcbench.metrics.protocol import DEPTH, METRICS, SUMMARY, VERSION, Metric
+from xmcbench.metrics.protocol import DEPTH, METRICS, VERSION, Metric
 from xmcbench.metrics.ranks import TruePairs, true_ranks
 from xmcbench.metrics.seeds import half_width
 
 __all__ = [
     "DEPTH",
     "METRICS",
-    "SUMMARY",
     "VERSION",
     "Difference",
     "Evaluation",

@@ -11,6 +11,11 @@ from xmcbench.metrics.protocol import METRICS
 
 #: Room for the rounding of a stored value.
 _TOLERANCE = 1e-9
+#: The metrics that never fall in k, and k P@k, which never does either: (invariant, metric -> its factor, by k).
+_RISING = (
+    ("R@k never falls in k", {name: 1 for name, metric in METRICS.items() if metric.family == "R"}),
+    ("k P@k never falls in k", {name: metric.k for name, metric in METRICS.items() if metric.family == "P"}),
+)
 
 
 def check(values: Mapping[str, float]) -> None:
@@ -21,24 +26,16 @@ def check(values: Mapping[str, float]) -> None:
     for name, value in values.items():
         if name not in METRICS:
             raise _violation("every metric is one of the protocol's", f"there is no {name}")
-        if not math.isfinite(value):
-            raise _violation("every metric is finite", f"{name} = {value}")
         if not -_TOLERANCE <= value <= 1 + _TOLERANCE:
-            raise _violation("every metric lies in [0, 1]", f"{name} = {value}")
+            invariant = "lies in [0, 1]" if math.isfinite(value) else "is finite"
+            raise _violation(f"every metric {invariant}", f"{name} = {value}")
     if "P@1" in values and "nDCG@1" in values and abs(values["P@1"] - values["nDCG@1"]) > _TOLERANCE:
         raise _violation("P@1 = nDCG@1", f"P@1 = {values['P@1']}, nDCG@1 = {values['nDCG@1']}")
-    _never_falls("R@k never falls in k", {name: value for name, value in values.items() if METRICS[name].family == "R"})
-    _never_falls(
-        "k P@k never falls in k",
-        {name: METRICS[name].k * value for name, value in values.items() if METRICS[name].family == "P"},
-    )
-
-
-def _never_falls(invariant: str, values: Mapping[str, float]) -> None:
-    in_order = sorted(values, key=lambda name: METRICS[name].k)
-    for lower, upper in itertools.pairwise(in_order):
-        if values[upper] < values[lower] - _TOLERANCE:
-            raise _violation(invariant, f"{values[lower]} for {lower}, {values[upper]} for {upper}")
+    for invariant, factors in _RISING:
+        present = [(name, factor * values[name]) for name, factor in factors.items() if name in values]
+        for (lower, low), (upper, high) in itertools.pairwise(present):
+            if high < low - _TOLERANCE:
+                raise _violation(invariant, f"{low} for {lower}, {high} for {upper}")
 
 
 def _violation(invariant: str, seen: str) -> MethodError:

@@ -59,7 +59,7 @@ def compare(
 ) -> dict[str, Difference]:
     """Return the difference of two methods on the same test rows: metric -> difference.
 
-    first, second: one evaluation for each run of a side, of the same test rows and metrics.
+    first, second: one evaluation per run of a side, of the same test rows and metrics.
     matched: whether the runs of the two sides belong together in order, as when they saw the same few-shot subset; then
         differences are taken run by run.
     deterministic: whether another run of a side could only repeat the first, as of a method without randomness in a

@@ -28,7 +28,7 @@ import numpy as np
 from xmcbench.errors import DataError
 from xmcbench.metrics.bounded import FEW_ROWS
 from xmcbench.metrics.flips import LEVEL
-from xmcbench.metrics.seeds import ABOVE, BELOW, MANY_DEGREES, WEIGHTS, BehrensFisher, sides_of
+from xmcbench.metrics.seeds import ABOVE, BELOW, MANY_DEGREES, WEIGHTS, BehrensFisher, list_varying, measure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -162,9 +162,9 @@ def spread(
     by_row = first.mean(axis=0) - second.mean(axis=0)
     if not np.isfinite(by_row).all():
         raise DataError("scores that are not finite numbers have no variance")
-    runs = sides_of(first, second, weight, matched)
+    runs = list_varying(measure(first, weight), measure(second, weight), weight, matched)
     left = by_row - by_row.mean() * weight
-    row = float((left**2).sum()) / (rows - 1) - sum(side.both / side.number for side in runs)
+    row = float((left**2).sum()) / (rows - 1) - sum(side.both / len(side.runs) for side in runs)
     sides = tuple((max(0.0, side.between - side.both / rows), side.both) for side in runs)
     return Spread(max(0.0, row), sides, rows)
 

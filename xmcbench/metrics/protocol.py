@@ -45,12 +45,6 @@ VERSION = 3
 #: How many predictions of a row are scored, after filters. No metric has a larger k.
 DEPTH = 100
 
-#: The protocol in one line, for the foot of a table.
-SUMMARY = (
-    f"metric protocol {VERSION}: P@k / k, R@k / true labels, nDCG@k ideal of min(k, true labels), PSP@k ratio of sums; "
-    f"mean over rows with a label; ties by lower label id; filters applied before the cut at {DEPTH}"
-)
-
 
 class Metric(NamedTuple):
     """One column of a results table; more is better."""

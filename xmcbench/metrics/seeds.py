@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, variance
+from functools import lru_cache
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -34,21 +35,42 @@ MANY_DEGREES = 1e6
 NORMAL = 1.959963984540054
 
 
-class _Runs(NamedTuple):
-    """The runs of one side: how many, and the variances between them, each for one run.
+class Side(NamedTuple):
+    """The runs of one side of a comparison.
 
-    between: of their values; estimates V_seed + V_both / N.
-    both: of what is left when rows and runs are taken out; estimates V_both.
+    runs: float64 [n, rows]. by_row: their mean, float64 [rows]. varies: whether they differ in any row.
+    between: the variance of their values, for one run; estimates V_seed + V_both / N.
+    both: the variance of what is left when rows and runs are taken out, for one run; estimates V_both.
     """
 
-    number: int
-    between: float
-    both: float
+    runs: NDArray[np.float64]
+    by_row: NDArray[np.float64]
+    varies: bool
+    between: float = 0.0
+    both: float = 0.0
 
 
 def vary(runs: NDArray[np.float64]) -> bool:
     """Return whether the runs [n, rows] of a side differ in any row."""
-    return bool((np.abs(runs - runs[0]) > _ROUNDING).any())
+    return len(runs) > 1 and bool((np.abs(runs - runs[0]) > _ROUNDING).any())
+
+
+def measure(runs: NDArray[np.float64], weight: NDArray[np.float64]) -> Side:
+    """Return the side of these runs, float64 [n, rows]. weight: as of ``verdict``."""
+    by_row = runs.mean(axis=0) if len(runs) > 1 else runs[0]
+    if not vary(runs):
+        return Side(runs, by_row, False)
+    number, rows = runs.shape
+    values = runs.mean(axis=1)
+    left = runs - by_row - np.outer(values - values.mean(), weight)
+    both = float((left**2).sum()) / ((number - 1) * max(1, rows - 1))
+    return Side(runs, by_row, True, float(values.var(ddof=1)), both)
+
+
+def list_varying(first: Side, second: Side, weight: NDArray[np.float64], matched: bool) -> list[Side]:
+    """Return the sides whose runs vary; matched runs are one side, of their differences."""
+    sides = [measure(first.runs - second.runs, weight)] if matched else [first, second]
+    return [side for side in sides if side.varies]
 
 
 def verdict(
@@ -56,22 +78,23 @@ def verdict(
 ) -> Verdict:
     """Return the verdict on the difference of two methods, first minus second, from several runs of one or both.
 
-    The arguments are those of ``difference``.
+    ``first`` [n, rows] and ``second`` [m, rows] are scores whose mean over the rows is the value of a run, float64;
+    ``weight`` [rows], of mean 1, is what the value is a ratio to: ones, but for PSP. ``matched`` runs are compared seed
+    by seed, n = m; otherwise a side whose runs are all alike has no variance between seeds. At least one side, of
+    matched runs their difference, must ``vary``.
     """
-    delta, error = difference(first, second, weight, matched)
+    sides = measure(first, weight), measure(second, weight)
+    delta, error = difference(sides[0].by_row - sides[1].by_row, list_varying(*sides, weight, matched), weight)
     half = error.critical()
     return Verdict(delta - half, delta + half, error.tail(abs(delta)))
 
 
 def difference(
-    first: NDArray[np.float64], second: NDArray[np.float64], weight: NDArray[np.float64], matched: bool
+    by_row: NDArray[np.float64], sides: Sequence[Side], weight: NDArray[np.float64]
 ) -> tuple[float, BehrensFisher]:
     """Return the difference of two methods, first minus second, and the distribution of its error.
 
-    ``first`` [n, rows] and ``second`` [m, rows] are scores whose mean over the rows is the value of a run, float64;
-    ``weight`` [rows], of mean 1, is what the value is a ratio to: ones, but for PSP. ``matched`` runs are compared seed
-    by seed, n = m; otherwise a side whose runs are all alike has no variance between seeds. At least one side, of
-    matched runs their difference, must ``vary``.
+    by_row: the difference in each row, float64 [rows], mean over the runs of both methods. sides: those that vary.
 
     The difference has the variance
 
@@ -89,36 +112,19 @@ def difference(
     whose seeds matter unequally are not separated, as Welch's test would: with a standard deviation four times as large
     on one side, equal methods are called different in up to 9% of cases with three runs, 8% with five.
     """
-    by_row = first.mean(axis=0) - second.mean(axis=0)
-    rows = len(by_row)
-    delta = float(by_row.mean())
-    sides = sides_of(first, second, weight, matched)
-    both = sum(side.both / side.number for side in sides)
-    of_seeds = sum(side.between / side.number for side in sides)
+    rows, delta = len(by_row), float(by_row.mean())
+    both = sum(side.both / len(side.runs) for side in sides)
+    of_seeds = sum(side.between / len(side.runs) for side in sides)
     if of_seeds <= _ROUNDING**2:
         # The runs differ, but their values happen to be equal: the least that the variance of these can be.
         of_seeds = both / rows
-    degrees_of_seeds = sum(1 / side.number for side in sides) ** 2 / sum(
-        1 / (side.number**2 * (side.number - 1)) for side in sides
+    numbers = [len(side.runs) for side in sides]
+    degrees_of_seeds = sum(1 / number for number in numbers) ** 2 / sum(
+        1 / (number**2 * (number - 1)) for number in numbers
     )
     left = by_row - delta * weight
     of_rows = max(0.0, float((left**2).sum()) / max(1, rows - 1) - both) / rows
     return delta, BehrensFisher(of_seeds, degrees_of_seeds, of_rows, max(1, rows - 1))
-
-
-def sides_of(
-    first: NDArray[np.float64], second: NDArray[np.float64], weight: NDArray[np.float64], matched: bool
-) -> list[_Runs]:
-    """Return the sides whose runs vary; matched runs are one side."""
-    return [_runs(side, weight) for side in ([first - second] if matched else [first, second]) if vary(side)]
-
-
-def _runs(runs: NDArray[np.float64], weight: NDArray[np.float64]) -> _Runs:
-    number, rows = runs.shape
-    values = runs.mean(axis=1)
-    left = runs - runs.mean(axis=0) - np.outer(values - values.mean(), weight)
-    both = float((left**2).sum()) / ((number - 1) * max(1, rows - 1))
-    return _Runs(number, float(values.var(ddof=1)), both)
 
 
 def half_width(values: Sequence[float], half_widths: Sequence[float]) -> float:
@@ -129,9 +135,9 @@ def half_width(values: Sequence[float], half_widths: Sequence[float]) -> float:
     follows from the Behrens-Fisher distribution. It is conservative: what a seed changes from row to row is in both. Of
     one run the half-width is its own, which says nothing of other seeds.
     """
-    runs = len(values)
-    of_rows = (fmean(half_widths) / NORMAL) ** 2
-    of_seeds = variance(values) / runs if runs > 1 else 0.0
+    runs, mean, of_rows = len(values), fmean(values), (fmean(half_widths) / NORMAL) ** 2
+    squares = sum((value - mean) ** 2 for value in values)
+    of_seeds = squares / (runs - 1) / runs if runs > 1 else 0.0
     if of_seeds <= _ROUNDING**2:
         return fmean(half_widths)
     return BehrensFisher(of_seeds, runs - 1, of_rows).critical()
@@ -149,6 +155,16 @@ def _tanh_sinh() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.f
 BELOW, ABOVE, WEIGHTS = _tanh_sinh()
 
 
+@lru_cache(maxsize=64)  # thousands of errors have few numbers of degrees
+def _beta_quantiles(degrees: float, other_degrees: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the quantiles of a beta variable with half these degrees, at ``BELOW``, and their distances to 1."""
+    from scipy.special import betaincinv
+
+    # The distance is a quantile itself, not a difference, where the other one is almost 1.
+    share, rest = betaincinv(degrees / 2, other_degrees / 2, BELOW), betaincinv(other_degrees / 2, degrees / 2, ABOVE)
+    return share, rest
+
+
 class BehrensFisher:
     """The Behrens-Fisher distribution: of an error with two parts.
 
@@ -164,19 +180,14 @@ class BehrensFisher:
     def __init__(
         self, variance: float, degrees: float, other_variance: float, other_degrees: float = MANY_DEGREES
     ) -> None:
-        from scipy.special import betaincinv, stdtrit
-
         if math.isnan(variance + other_variance):
             raise DataError("a variance of a difference is not a number")
         self._degrees = degrees + other_degrees
-        # The rest 1 - B is a quantile of its own, not a difference, where B is almost 1.
-        share, rest = (
-            betaincinv(degrees / 2, other_degrees / 2, BELOW),
-            betaincinv(other_degrees / 2, degrees / 2, ABOVE),
-        )
+        share, rest = _beta_quantiles(degrees, other_degrees)
         self._scale = np.sqrt((degrees * variance / share + other_degrees * other_variance / rest) / self._degrees)
-        # Beyond any critical value: as if both parts had the fewer degrees, and no part could make up for the other.
-        self._farthest = 2 * float(stdtrit(min(degrees, other_degrees), 0.975)) * (variance**0.5 + other_variance**0.5)
+        self._variance = variance + other_variance
+        # Satterthwaite's degrees of freedom, with which Student's t is close to this distribution.
+        self._close = self._variance**2 / (variance**2 / degrees + other_variance**2 / other_degrees)
 
     def tail(self, distance: float) -> float:
         """Return the probability that the error is at least ``distance`` away from 0, to either side."""
@@ -185,7 +196,18 @@ class BehrensFisher:
         return float(2 * (WEIGHTS * stdtr(self._degrees, -distance / self._scale)).sum())
 
     def critical(self) -> float:
-        """Return the distance that the error reaches in 5% of cases: half the width of a 95% interval."""
-        from scipy.optimize import brentq
+        """Return the distance that the error reaches in 5% of cases: half the width of a 95% interval.
 
-        return float(brentq(lambda distance: self.tail(distance) - LEVEL, 0, self._farthest, rtol=1e-12))
+        The tail falls ever more slowly, so that Newton's method finds it from below.
+        """
+        from scipy.special import gammaln, stdtrit
+
+        half = (self._degrees + 1) / 2
+        factor = 2 * math.exp(gammaln(half) - gammaln(half - 0.5)) / math.sqrt(self._degrees * math.pi)
+        distance, step = float(stdtrit(self._close, 1 - LEVEL / 2)) * math.sqrt(self._variance), math.inf
+        while abs(step) > 1e-8 * distance:  # its square is left
+            places = distance / self._scale
+            slope = factor * (WEIGHTS / self._scale * np.exp(-half * np.log1p(places**2 / self._degrees))).sum()
+            step = (self.tail(distance) - LEVEL) / float(slope)
+            distance = max(0.0, distance + step)
+        return distance

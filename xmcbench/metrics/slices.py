@@ -64,8 +64,8 @@ def contrasts(
 ) -> dict[str, Contrast]:
     """Return the contrast of every slice that can be tested, the clearest first: by p, then by the size of t.
 
-    differences: [rows], one for each test row, whose mean is the overall difference. weights: [rows], of mean 1, what
-    it is a ratio to: more for a row that counts more in PSP@k. Default is 1 for each. slices: name -> members, bool
+    differences: [rows], one per test row, whose mean is the overall difference. weights: [rows], of mean 1, what
+    it is a ratio to: more for a row that counts more in PSP@k. Default is 1. slices: name -> members, bool
     [rows]; a slice is left out if fewer than ``LEAST_ROWS`` rows are inside or outside. permutations: default 10,000,
     or 2,000 for more than 100,000 rows.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import erfc, sqrt
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """A row of a table: an evaluation for each of its runs, the subset of pairs of each, None without one.
+    """A row of a table: an evaluation per run, and the subset of pairs of the run, None without one.
 
     deterministic: whether another run could only repeat the first.
     """
@@ -34,9 +35,14 @@ class Contender:
     subsets: Sequence[str | None]
     deterministic: bool
 
+    @lru_cache(maxsize=32)  # noqa: B019 - the best row of a table meets all others
+    def side(self, metric: str) -> seeds.Side:
+        """Return the runs in a metric."""
+        return seeds.measure(np.stack([run.contributions(metric) for run in self.runs]), self.runs[0].weights(metric))
+
 
 def find_ties(contenders: Mapping[str, Contender], metrics: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Return, for each metric, the names of the rows that are not significantly below the best one, without that one.
+    """Return, by metric, the names of the rows that are not significantly below the best one, without that one.
 
     A row is tied if its p-value, by Holm's correction over the column, is not below 0.05.
     """
@@ -82,13 +88,11 @@ def _exact(first: Contender, second: Contender, metric: str) -> paired.Differenc
 
 def _test(first: Contender, second: Contender, metric: str) -> tuple[float, seeds.BehrensFisher | _Normal]:
     """Return the difference of two rows and the distribution of its error."""
-    sides, matched = (first, second), _is_matched(first, second)
-    one, other = (np.stack([run.contributions(metric) for run in side.runs]) for side in sides)
-    weight = first.runs[0].weights(metric)
-    varies = seeds.vary(one - other) if matched else seeds.vary(one) or seeds.vary(other)
-    if varies and all(side.deterministic or len(side.runs) > 1 for side in sides):
-        return seeds.difference(one, other, weight, matched)
-    by_row = one.mean(axis=0) - other.mean(axis=0)
+    one, other, weight = first.side(metric), second.side(metric), first.runs[0].weights(metric)
+    varying = seeds.list_varying(one, other, weight, _is_matched(first, second))
+    by_row = one.by_row - other.by_row
+    if varying and all(side.deterministic or len(side.runs) > 1 for side in (first, second)):
+        return seeds.difference(by_row, varying, weight)
     rows, delta = len(by_row), float(by_row.mean())
     left = by_row - delta * weight
     return delta, _Normal(sqrt(float(left @ left) / (rows - 1) / rows))

@@ -1,1 +1,1 @@
-"""Text for readers: tables that fit a terminal, HTML pages, and text made inert for each target."""
+"""Text for readers: tables that fit a terminal, HTML pages, and text made inert for every target."""

@@ -57,7 +57,7 @@ class _Column:
 def format_table(
     lines: Sequence[Sequence[Any]], heads: Sequence[str], aligned: Sequence[str] = (), width: int | None = None
 ) -> str:
-    """Return the lines under their heads, in columns. aligned: ``left`` or ``right`` for each column, default left.
+    """Return the lines under their heads, in columns. aligned: ``left`` or ``right`` per column, default left.
 
     width: characters at most, default those of the terminal that the standard output is; elsewhere there is no limit.
     In a table that is too wide, texts and heads are wrapped between words, those of the widest column first. What still
@@ -88,6 +88,12 @@ def fill(text: str, hang: int = 0) -> str:
         return text
     width = shutil.get_terminal_size().columns
     return "\n".join(part for line in text.split("\n") for part in _fold(line, width, hang))
+
+
+def shorten(text: str, length: int) -> str:
+    """Return a text in one line of at most this length."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= length else f"{flat[: length - 4].rstrip()} ..."
 
 
 def _fold(line: str, width: int, hang: int) -> list[str]:
@@ -125,7 +131,7 @@ def _table(columns: Sequence[_Column], widths: Sequence[int]) -> str:
 
 
 def _width(text: str) -> int:
-    """Return how many columns of a terminal a text takes: two for each Chinese, Japanese or Korean character."""
+    """Return how many columns of a terminal a text takes: two per Chinese, Japanese or Korean character."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

@@ -1,4 +1,4 @@
-"""Sources that are known to give equal results: ``equivalent.json``, one list of sources for each method.
+"""Sources that are known to give equal results: ``equivalent.json``, lists of sources by method.
 
 A source is added when canaries, or reruns of whole cells, gave the stored results again (``xmcbench confirm``). Records
 themselves never change. The lists ``ranks`` and ``metrics`` are about the code that makes ranks from

@@ -72,7 +72,7 @@ class Cell(_Part, frozen=True, kw_only=True, dict=True):
         """SHA-256 (hex) of the identity."""
         return sha256_json(msgspec.to_builtins(self))
 
-    @property
+    @cached_property
     def path(self) -> Path:
         """The path of the cell's files in each folder of a runs folder, without a suffix."""
         return Path(self.dataset.lower(), self.setting.slug, f"{self.method}-s{self.seed}-{self.key[:12]}")

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain, combinations, product
+from typing import NamedTuple
 
 from xmcbench.metrics import protocol
 from xmcbench.records.equivalence import METRICS, RANKS, Equivalence, equal_sources
 from xmcbench.records.record import Cell, Record
 from xmcbench.storage.canonical import canonical_json
-from xmcbench.storage.source import join_digests, module_digest, modules_digest
+from xmcbench.storage.source import join_digests, modules_digest
 
 #: What to do about a result that is not judged, because a method that it goes through is not here.
 HINT = "name the file of a plug-in with --plugin"
 
-#: The modules that compute figures from ranks, and those that make ranks from predictions.
-_OF_METRICS = tuple(f"xmcbench.metrics.{name}" for name in ("evaluation", "labels", "ranks"))
+#: The modules that compute figures from ranks, with their intervals, and those that make ranks from predictions.
+_OF_METRICS = tuple(f"xmcbench.metrics.{name}" for name in ("bootstrap", "evaluation", "labels", "protocol", "ranks"))
 _OF_RANKS = ("xmcbench.metrics.ranks", "xmcbench.runner.ranking")
 
 
+@cache
 def metrics_digest() -> str:
     """Return the SHA-256 (hex) of the source of the metrics."""
-    return module_digest(*_OF_METRICS)
+    return modules_digest(*_OF_METRICS)
 
 
+@cache
 def ranks_digest() -> str:
     """Return the SHA-256 (hex) of the source that makes ranks from predictions."""
     return modules_digest(*_OF_RANKS)
@@ -32,6 +36,13 @@ def ranks_digest() -> str:
 
 def _only_its_own(cell: Cell) -> list[tuple[str, Mapping[str, object]]]:
     return [(cell.method, cell.parameters)]
+
+
+class _Fresh(NamedTuple):
+    """The sources of fresh results of a cell: today's, and all that are known to give the same."""
+
+    today: set[str]
+    equal: set[str]
 
 
 @dataclass(frozen=True)
@@ -48,11 +59,11 @@ class Staleness:
     presets: Mapping[str, Mapping[str, Mapping[str, object]]] = field(default_factory=dict)
     described: Mapping[str, Collection[str]] = field(default_factory=dict)
     equivalence: Equivalence = field(default_factory=dict)
-    _through: dict[str, tuple[str, Sequence[tuple[str, Mapping[str, object]]]]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    _judged: dict[str, set[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _scoring: dict[str, Collection[str | None]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # A board asks about every record many times.
+    _problems: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _missing: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _fresh: dict[str, _Fresh] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _equal: dict[tuple[str, str], set[str | None]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def evidence(self, record: Record) -> str:
         """Return why a result is fresh: ``same code``, ``equal on canaries``, ``equal when rerun``; or ``stale``.
@@ -64,7 +75,7 @@ class Staleness:
         if self.is_stale(record):
             return "stale"
         own = valid_sources(record)
-        if not own.isdisjoint(self._join(self._walk(record.cell)[1], lambda name: [self.sources[name]])):
+        if not own.isdisjoint(self._fresh[record.cell.key].today):
             return "same code"
         reruns = [
             entry
@@ -80,44 +91,49 @@ class Staleness:
 
     def has_stale_source(self, record: Record) -> bool:
         """Return whether the code of the method has changed and is not known to give the same result."""
-        key, through = self._walk(record.cell)
-        if any(name not in self.sources for name, _ in through):
+        if self.find_missing_methods(record):
             return False
-        if key not in self._judged:
-            parts = self._join(through, lambda name: equal_sources(self.equivalence, name, self.sources[name]))
-            today = self._join(through, lambda name: [self.sources[name]])
-            # Reruns compare a method together with its parts.
-            together = (equal_sources(self.equivalence, record.cell.method, source) for source in today)
-            self._judged[key] = {*parts, *filter(None, chain.from_iterable(together))}
-        return self._judged[key].isdisjoint(valid_sources(record))
+        return self._fresh[record.cell.key].equal.isdisjoint(valid_sources(record))
 
-    def _walk(self, cell: Cell) -> tuple[str, Sequence[tuple[str, Mapping[str, object]]]]:
-        """Return what a cell goes through, which is asked for once, and the same as canonical JSON before it."""
-        if cell.key not in self._through:
-            through = self.through(cell)
-            self._through[cell.key] = canonical_json([[name, values] for name, values in through]), through
-        return self._through[cell.key]
+    def find_missing_methods(self, record: Record) -> list[str]:
+        """Return the methods that a record goes through and that are not here: it is not judged."""
+        key = record.cell.key
+        if key not in self._missing:
+            through = self.through(record.cell)
+            self._missing[key] = [name for name, _ in through if name not in self.sources]
+            if not self._missing[key]:
+                # Cells of one method have the same sources unless their parts differ.
+                shared = canonical_json([record.cell.method, through[1:]])
+                if shared not in self._fresh:
+                    self._fresh[shared] = self._find_fresh(through)
+                self._fresh[key] = self._fresh[shared]
+        return self._missing[key]
+
+    def _find_fresh(self, through: Sequence[tuple[str, Mapping[str, object]]]) -> _Fresh:
+        today = self._join(through, lambda name: [self.sources[name]])
+        equal = self._join(through, lambda name: self._list_equal(name, self.sources[name]))
+        # Reruns compare a method together with its parts.
+        together = chain.from_iterable(self._list_equal(through[0][0], source) for source in today)
+        return _Fresh(today, {*equal, *filter(None, together)})
+
+    def _list_equal(self, name: str, source: str) -> set[str | None]:
+        """Return a source of a method, of ranks or of metrics, and all that are known to give equal results."""
+        if (name, source) not in self._equal:
+            self._equal[name, source] = equal_sources(self.equivalence, name, source)
+        return self._equal[name, source]
 
     def has_stale_ranks(self, record: Record) -> bool:
         """Return whether other code has made the ranks, which is not known to give the same ones."""
-        if record.ranks is None:
-            return False
-        return record.ranks.source_sha256 not in self._equal_scoring(RANKS, ranks_digest)
+        return record.ranks is not None and record.ranks.source_sha256 not in self._list_equal(RANKS, ranks_digest())
 
     def has_current_figures(self, record: Record, propensity: tuple[float, float] | None = None) -> bool:
         """Return whether today's metrics give these figures. propensity: its constants (default: the record's)."""
         scored = record.protocol
         return (
             scored.version == protocol.VERSION
-            and scored.source_sha256 in self._equal_scoring(METRICS, metrics_digest)
+            and scored.source_sha256 in self._list_equal(METRICS, metrics_digest())
             and propensity in (None, scored.propensity)
         )
-
-    def _equal_scoring(self, name: str, digest: Callable[[], str]) -> Collection[str | None]:
-        """Return the sources of ranks or metrics that give the same as today's."""
-        if name not in self._scoring:
-            self._scoring[name] = equal_sources(self.equivalence, name, digest())
-        return self._scoring[name]
 
     def _join(
         self, through: Sequence[tuple[str, Mapping[str, object]]], sources: Callable[[str], Iterable[str | None]]
@@ -137,10 +153,6 @@ class Staleness:
         chosen = chain.from_iterable(combinations(lacking, count) for count in range(len(lacking) + 1))
         return [{**values, **{parameter: defaults[parameter] for parameter in own}} for own in chosen]
 
-    def find_missing_methods(self, record: Record) -> list[str]:
-        """Return the methods that a record goes through and that are not here: it is not judged."""
-        return [name for name, _ in self._walk(record.cell)[1] if name not in self.sources]
-
     def has_changed(self, record: Record, preset: str, ignored: Collection[str] = ()) -> bool:
         """Return whether a record has other parameters than the preset gives it today, those in ``ignored`` left out.
 
@@ -150,8 +162,10 @@ class Staleness:
         if preset not in known:
             return False
         # A parameter that was added later is not in the cell, and has its default.
-        whole = {**known[""], **record.values}
-        return any(whole.get(name) != value for name, value in known[preset].items() if name not in ignored)
+        defaults, own = known[""], record.values
+        return any(
+            own.get(name, defaults.get(name)) != value for name, value in known[preset].items() if name not in ignored
+        )
 
     def find_changed_preset(self, record: Record) -> str:
         """Return the preset in the name of the record's row if its values have changed and no name shows it."""
@@ -162,6 +176,13 @@ class Staleness:
 
     def problem(self, record: Record) -> str:
         """Return a note for readers of the record's figures; empty if all is well."""
+        if not record.sha256:
+            return self._find_problem(record)
+        if record.sha256 not in self._problems:
+            self._problems[record.sha256] = self._find_problem(record)
+        return self._problems[record.sha256]
+
+    def _find_problem(self, record: Record) -> str:
         if self.has_stale_source(record):
             return "stale: the method's code has changed since this result was made"
         if self.has_stale_ranks(record):
@@ -175,18 +196,18 @@ class Staleness:
     def problems(self, records: Iterable[Record]) -> tuple[str, ...]:
         """Return notes for readers of figures averaged over records: each problem once, and mixed sources."""
         group = list(records)
-        found = dict.fromkeys(filter(None, map(self.problem, group)))
-        partly = [f"{problem} (in some of its results)" for problem in found if not all(map(self.problem, group))]
-        shared = set.intersection(*map(self._equal, group)) if group else {""}
+        problems = [self.problem(record) for record in group]
+        found = dict.fromkeys(filter(None, problems))
+        partly = "" if all(problems) else " (in some of its results)"
+        shared = set.intersection(*map(self._list_givers, group)) if len(group) > 1 else {""}
         mixed = () if shared else ("mixed: its results were made by different code",)
-        return (*(partly or found), *mixed)
+        return (*(problem + partly for problem in found), *mixed)
 
-    def _equal(self, record: Record) -> set[str]:
-        """Return all sources that are known to give the record's result."""
-        name = record.cell.method
-        linked = {equal for source in valid_sources(record) for equal in equal_sources(self.equivalence, name, source)}
-        fresh = {"today"} if not self.find_missing_methods(record) and not self.has_stale_source(record) else set()
-        return {*filter(None, linked), *fresh}
+    def _list_givers(self, record: Record) -> set[str | None]:
+        """Return all sources that are known to give the record's result; "today" stands for today's."""
+        linked = (self._list_equal(record.cell.method, source) for source in valid_sources(record))
+        is_fresh = not self.find_missing_methods(record) and not self.has_stale_source(record)
+        return set[str | None]({"today"} if is_fresh else ()).union(*linked) - {None}
 
 
 def valid_sources(record: Record) -> set[str]:

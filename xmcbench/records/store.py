@@ -12,7 +12,7 @@ from xmcbench.errors import DataError, StorageError, UsageError, XmcbenchError
 from xmcbench.records.layout import OF_CELL, Layout
 from xmcbench.records.packed import LINES, Line, read_lines
 from xmcbench.records.ranks import Ranks, Truth
-from xmcbench.records.record import Cell, Record
+from xmcbench.records.record import Cell, RanksFacts, Record
 from xmcbench.records.record_json import DamagedRecord, as_json, check_readable, read_record, seal
 from xmcbench.setting import Subset
 from xmcbench.storage.arrays import read_pattern
@@ -273,18 +273,15 @@ class Store(Layout):
 
     def truth(self, record: Record) -> Truth:
         """The true pairs that a record was scored against. Raises StorageError if they are missing or different."""
-        if record.ranks is None:
-            raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again with --force")
-        path = self.truth_path(record.cell.dataset, record.ranks.truth_sha256)
+        digest = self._facts(record).truth_sha256
+        path = self.truth_path(record.cell.dataset, digest)
         truth = Truth.load(path)
-        if truth.digest != record.ranks.truth_sha256:
+        if truth.digest != digest:
             raise StorageError(f"{path}: checksum mismatch", "restore the file or run the cell again")
         return truth
 
     def ranks(self, record: Record, truth: Truth) -> Ranks:
         """The ranks of a record. Raises StorageError if they are missing or not those of the record."""
-        if record.ranks is None:
-            raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again with --force")
         path, packed = self.ranks_path(record.cell), self.archive_path(record.cell)
         if path.exists() or not packed.exists():
             try:
@@ -295,13 +292,19 @@ class Store(Layout):
         # A run that was killed leaves ranks of its own without their record, beside a packed one.
         return self.ranks_in(record, truth, packed, path.name)
 
-    @staticmethod
-    def ranks_in(record: Record, truth: Truth, path: Path, member: str = "") -> Ranks:
+    def _facts(self, record: Record) -> RanksFacts:
+        if record.ranks is None:
+            raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again with --force")
+        return record.ranks
+
+    def ranks_in(self, record: Record, truth: Truth, path: Path, member: str = "") -> Ranks:
         """The ranks of a record in a file, or in a member of an archive. Raises StorageError as ``ranks`` does."""
+        digest = self._facts(record).sha256
         ranks = Ranks.load(path, len(truth.pairs.labels), len(truth.frequency), member)
-        if record.ranks is None or ranks.digest != record.ranks.sha256:
-            place = path / member
-            raise StorageError(f"{place}: checksum mismatch", "restore the file or run the cell again with --force")
+        if ranks.digest != digest:
+            raise StorageError(
+                f"{path / member}: checksum mismatch", "restore the file or run the cell again with --force"
+            )
         return ranks
 
 

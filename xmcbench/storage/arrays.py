@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
@@ -21,7 +22,7 @@ import numpy as np
 
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_file
-from xmcbench.storage.reading import ARRAYS, PIECEWISE, check_size, is_lfs_pointer, open_regular
+from xmcbench.storage.reading import ARRAYS, PIECEWISE, check_size, is_lfs_pointer, open_regular, read_bytes
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -85,29 +86,41 @@ def read_rows(path: Path, rows: int, *names: str) -> Iterator[list[np.ndarray]]:
 @contextmanager
 def _archive(path: Path, member: str = "") -> Iterator[zipfile.ZipFile]:
     """Open the archive at a path, or one of its members; damage that is met while it is read becomes a ValueError."""
-    with open_regular(path) as stream:
-        if not zipfile.is_zipfile(stream):
-            if is_lfs_pointer(path):
-                raise ValueError("it is a Git LFS pointer: git lfs pull fetches the file")
-            raise ValueError("it is not in the .npz format")
-        stream.seek(0)
-        try:
-            with zipfile.ZipFile(stream) as archive:
-                if not member:
-                    yield archive
-                    return
-                part = archive.getinfo(member)
-                check_size(part.file_size, ARRAYS, f"its member {member}")
-                _check_compression(part)
-                with zipfile.ZipFile(BytesIO(archive.read(part))) as inner:
-                    yield inner
-        except MemoryError:
-            raise ValueError("it needs more memory than there is") from None
-        except (OSError, ValueError):
-            raise
-        # zipfile, the unpackers and numpy's parser raise more than ten exceptions for damaged bytes, undocumented.
-        except Exception as error:
-            raise ValueError(f"it is damaged: {error}") from error
+    try:
+        if member:
+            state = path.stat()
+            outer = _hold_archive(path, (state.st_mtime_ns, state.st_size, state.st_ino))
+            part = outer.getinfo(member)
+            check_size(part.file_size, ARRAYS, f"its member {member}")
+            _check_compression(part)
+            opened: IO[bytes] = BytesIO(outer.read(part))
+        else:
+            opened = open_regular(path)
+        with opened as stream, _open_zip(stream, path) as archive:
+            yield archive
+    except MemoryError:
+        raise ValueError("it needs more memory than there is") from None
+    except (OSError, ValueError):
+        raise
+    # zipfile, the unpackers and numpy's parser raise more than ten exceptions for damaged bytes, undocumented.
+    except Exception as error:
+        raise ValueError(f"it is damaged: {error}") from error
+
+
+def _open_zip(stream: IO[bytes], path: Path) -> zipfile.ZipFile:
+    if not zipfile.is_zipfile(stream):
+        pointer = is_lfs_pointer(path)
+        raise ValueError(
+            "it is a Git LFS pointer: git lfs pull fetches the file" if pointer else "it is not in the .npz format"
+        )
+    stream.seek(0)
+    return zipfile.ZipFile(stream)
+
+
+@lru_cache(maxsize=8)  # a board reads hundreds of members, one after the other, in archives of a megabyte
+def _hold_archive(path: Path, version: tuple[int, ...]) -> zipfile.ZipFile:
+    """Return an archive, read as a whole. version: of the file, which may be replaced."""
+    return _open_zip(BytesIO(read_bytes(path, ARRAYS)), path)
 
 
 def _members(archive: zipfile.ZipFile, names: tuple[str, ...] | None) -> dict[str, zipfile.ZipInfo]:
@@ -140,16 +153,22 @@ def _read_header(name: str, stream: IO[bytes], size: int) -> tuple[tuple[int, ..
     version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
     if version not in _HEADERS:
         raise ValueError(f"the array {name!r} is of version {version} of its format")
-    parse, width = _HEADERS[version]
+    _, width = _HEADERS[version]
     length = stream.read(width)
     if int.from_bytes(length, "little") > _LONGEST_HEADER:
         raise ValueError(f"the header of the array {name!r} is longer than {_LONGEST_HEADER:,} bytes")
-    header = BytesIO(length + stream.read(int.from_bytes(length, "little")))
-    shape, in_columns, dtype = parse(header)  # type: ignore[no-untyped-call]
+    shape, in_columns, dtype = _parse_header(version, length + stream.read(int.from_bytes(length, "little")))
     if dtype.hasobject:
         raise ValueError(f"the array {name!r} holds Python objects, which are not read: they could run code")
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != size - stream.tell():
         raise ValueError(f"the array {name!r} is not as long as its header says")
+    return shape, in_columns, dtype
+
+
+@lru_cache(maxsize=64)  # parsing takes longer than reading a small array, and most are alike
+def _parse_header(version: tuple[int, int], header: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
+    parse, _ = _HEADERS[version]
+    shape, in_columns, dtype = parse(BytesIO(header))  # type: ignore[no-untyped-call]
     return shape, in_columns, dtype
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from xmcbench.data.archives import Patience
 from xmcbench.errors import DataError, UsageError
-from xmcbench.submissions.folders import runs_folders
+from xmcbench.submissions import runs_folders
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_an_archive_cannot_write_elsewhere_or_fill_the_disk(tmp_path, monkeypatc
             archive.addfile(long)
         with pytest.raises(DataError, match="a name in it is too long"), runs_folders([str(tmp_path / "long.tar")]):
             pass
-    monkeypatch.setattr("xmcbench.submissions.folders.ARRAYS", 1_000_000)
+    monkeypatch.setattr("xmcbench.submissions.ARRAYS", 1_000_000)
     with pytest.raises(DataError, match="--max-unpacked"), runs_folders([str(zipped)]):
         pass
     (tmp_path / "damaged.tgz").write_bytes(b"\x1f\x8bno")

@@ -1,4 +1,4 @@
-"""Admission of submitted records to a board.
+"""Records that others send: a folder, an archive of one, or its address; and their admission to a board.
 
 A record is let in if it can be read, follows from its predictions (``runner.audit``), is not called like another
 method, and if every page and table that it is part of can be made. What is refused is refused by name, and the others
@@ -8,14 +8,16 @@ go in.
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.data import load_dataset
 from xmcbench.data.catalog import is_name
-from xmcbench.errors import StorageError, XmcbenchError
+from xmcbench.data.archives import Patience, download, unpack
+from xmcbench.errors import StorageError, UsageError, XmcbenchError
 from xmcbench.leaderboard.consistency import latest
 from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.pages import pages
@@ -26,10 +28,13 @@ from xmcbench.records.packing import pack
 from xmcbench.runner.audit import audit
 from xmcbench.runner.scorer import Scorer
 from xmcbench.storage.atomic import copy
+from xmcbench.storage.reading import ARRAYS
+from xmcbench.storage.temporary import scratch
 
 if TYPE_CHECKING:
     from xmcbench.leaderboard.files import Format
 
+_URLS = ("https://", "http://")
 #: Letters of a text that stands on a page.
 _LONGEST = 200
 _FORMATS: tuple[Format, ...] = ("markdown", "latex", "csv", "json", "html")
@@ -224,3 +229,34 @@ def _unshowable(records: Sequence[Record]) -> str:
     except Exception as error:  # whatever a value that nobody thought of does to the code of a table or a drawing
         return str(error) if isinstance(error, XmcbenchError) else f"{type(error).__name__}: {error}"
     return ""
+
+
+@contextmanager
+def runs_folders(sources: Sequence[str], patience: Patience | None = None) -> Iterator[list[Path]]:
+    """The runs folders of sources, for a block: folders in place, archives and downloads in a scratch folder.
+
+    An archive is what ``data.archives`` unpacks, at most 2 GiB, which ``--max-unpacked`` raises; it holds a runs
+    folder, or one folder that is one. Raises UsageError for a source that holds no records, DataError for a download or
+    an archive that cannot be read.
+    """
+    with scratch() as temporary:
+        yield [_folder(source, temporary / str(number), patience) for number, source in enumerate(sources)]
+
+
+def _folder(source: str, place: Path, patience: Patience | None) -> Path:
+    path = Path(source)
+    if source.startswith(_URLS):
+        path = download(source, place / "archive", patience=patience, limit=ARRAYS)
+    if path.is_file():
+        unpack(path, place / "unpacked", ARRAYS)
+        path = place / "unpacked"
+    return _runs(path, source)
+
+
+def _runs(folder: Path, source: str) -> Path:
+    """The folder, or the only one in it, that holds records. Raises UsageError."""
+    inside = [path for path in sorted(folder.iterdir()) if path.is_dir()] if folder.is_dir() else []
+    for path in (folder, *(inside if len(inside) == 1 else [])):
+        if (path / "records").is_dir() and any((path / "records").rglob("*.json*")):
+            return path
+    raise UsageError(f"there are no records in {source}", "a runs folder is what `xmcbench run --runs` wrote")
