@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.data import load_dataset
-from xmcbench.data.catalog import is_name
 from xmcbench.data.archives import Patience, download, unpack
+from xmcbench.data.catalog import is_name
 from xmcbench.errors import StorageError, UsageError, XmcbenchError
 from xmcbench.leaderboard.consistency import latest
 from xmcbench.leaderboard.files import files
