@@ -1,3 +1,7 @@
+"""Claims in folders that machines share, and locks of one machine."""
+
+import errno
+import fcntl
 import json
 import os
 import re
@@ -6,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,7 +19,7 @@ from xmcbench.environment import machine
 from xmcbench.errors import StorageError
 from xmcbench.processes.process_tree import new_mark
 from xmcbench.storage import locks
-from xmcbench.storage.locks import DEAD_S, Claim, Heartbeat, is_dead, now, sweep_claims
+from xmcbench.storage.locks import DEAD_S, Claim, Heartbeat, exclusive, hold_shared, is_dead, now, sweep_claims
 from xmcbench.storage.temporary import becomes
 
 OWNER = """
@@ -199,3 +204,122 @@ def test_the_clock_of_a_file_system(tmp_path, monkeypatch):
     assert becomes(left) == "", "the next sweep would remove it"
     monkeypatch.setattr(time, "time", lambda: 7.0)
     assert now(tmp_path / "nowhere") == 7.0
+
+
+def free(lock_path):
+    """Try the lock; False where somebody holds it."""
+    with exclusive(lock_path, wait=False) as claim:
+        return claim.held
+
+
+@pytest.fixture
+def lock_path(tmp_path):
+    return tmp_path / "folder" / "x.lock"
+
+
+def test_one_alone(lock_path):
+    with exclusive(lock_path) as claim:
+        assert claim.held
+        assert not free(lock_path)
+        with exclusive(lock_path, wait=False) as other:
+            assert not other.held
+        assert not free(lock_path)  # who did not get it gives nothing back
+    assert free(lock_path)
+
+
+def test_many_together_and_nobody_alone_beside_them(lock_path):
+    with closing(hold_shared(lock_path)):
+        with closing(hold_shared(lock_path)):
+            assert not free(lock_path)
+        assert not free(lock_path)
+    assert free(lock_path)
+
+
+@pytest.fixture
+def waiting(lock_path):
+    """Something that waits for the lock in a thread of its own; it is joined when the test ends."""
+    threads = []
+
+    def start(hold):
+        got, leave = threading.Event(), threading.Event()
+
+        def wait():
+            with hold(lock_path):
+                got.set()
+                leave.wait(20)
+
+        threads.append((threading.Thread(target=wait), leave))
+        threads[-1][0].start()
+        return got, leave
+
+    yield start
+    for thread, leave in threads:
+        leave.set()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    "hold", [exclusive, lambda lock_path: closing(hold_shared(lock_path))], ids=["alone", "together"]
+)
+def test_who_waits_gets_it(lock_path, waiting, hold):
+    with exclusive(lock_path):
+        got, _ = waiting(hold)
+        assert not got.wait(0.2)
+    assert got.wait(20)
+
+
+@pytest.mark.parametrize(
+    "hold", [exclusive, lambda lock_path: closing(hold_shared(lock_path))], ids=["alone", "together"]
+)
+def test_who_waited_for_a_file_that_was_removed_holds_the_one_that_is_there(lock_path, waiting, hold):
+    """Otherwise a third one would create the file again and hold it too."""
+    with exclusive(lock_path):
+        got, leave = waiting(hold)
+        assert not got.wait(0.2)
+        lock_path.unlink()
+    assert got.wait(20)
+    assert lock_path.exists()
+    assert not free(lock_path)
+    leave.set()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    for hold in (hold_shared, lambda lock_path: exclusive(lock_path).__enter__()):
+        with pytest.raises(StorageError, match="cannot write"):
+            hold(tmp_path / "file" / "x.lock")
+
+
+def test_a_store_of_others_can_be_used(lock_path, monkeypatch):
+    """Whoever may only read its lock holds it for reading."""
+    with exclusive(lock_path):
+        pass
+    lock_path.chmod(0o444)
+    opened = Path.open
+
+    def refuse(self, mode="r", *values):
+        if mode != "r":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(self, mode, *values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", refuse)
+        held = hold_shared(lock_path)
+        with pytest.raises(StorageError, match="Permission denied"), exclusive(lock_path):
+            pass
+        with pytest.raises(StorageError, match="Permission denied"):
+            hold_shared(lock_path.with_name("none.lock"))
+    with closing(held):
+        assert not free(lock_path)
+    assert free(lock_path)
+
+
+def test_without_locks_nobody_waits(lock_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EOPNOTSUPP, "no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with exclusive(lock_path) as one, exclusive(lock_path, wait=False) as other, closing(hold_shared(lock_path)):
+        assert one.held
+        assert other.held
