@@ -60,12 +60,10 @@ NEEDED = {
     "methods/deepxml": ("torch",),
     "methods/dense/test_dense_search.py": ("torch",),
     "methods/distributed/test_machines.py": ("torch",),
-    "methods/distributed/test_shared_rows.py": ("torch",),
     "methods/encoder": ENCODERS,
     "methods/hybrid/test_hybrid.py": ENCODERS,
     "methods/sparse/test_ngrams.py": ("sklearn",),
     "methods/words/test_vector_file.py": ("gensim",),
-    "methods/xr_linear/test_pecos_ranker.py": ("pecos",),
     "test_changed_code.py": ENCODERS,
     "test_tuning.py": ("optuna",),
 }
@@ -102,12 +100,10 @@ def pytest_addoption(parser):
 
 #: What takes longest starts first, so that one worker does not sit at it when the other has nothing left to do.
 LONGEST = (
-    "faults/test_kills.py",
-    "faults/test_shards.py",
-    "faults/test_concurrency.py",
+    "faults/test_runs.py",
     "faults/test_bad_plugins.py",
     "leaderboard/test_committed_records.py",
-    "methods/encoder/test_architectures.py",
+    "methods/encoder/test_backbone.py",
     "methods/encoder/test_machines.py",
     "methods/encoder/test_processes.py",
     "methods/test_supervised_cells.py",
