@@ -16,10 +16,19 @@ from protocol_reference import (
     without,
 )
 
+from xmcbench.data.xc_matrix import read_filter, read_matrix
 from xmcbench.errors import DataError, MethodError
 from xmcbench.metrics import DEPTH, METRICS, TruePairs, evaluate, evaluate_ranks, true_ranks
 from xmcbench.metrics.ranks import find, longest_filter, remove_filtered
 from xmcbench.topk import TopK
+
+
+@pytest.fixture(scope="session")
+def amazon_titles(real_data):
+    """Test pairs and test filter, CSR [134835, 131073] each, of the real LF-AmazonTitles-131K."""
+    folder = real_data("LF-AmazonTitles-131K")
+    truth = read_matrix(folder / "tst_X_Y.txt.gz")
+    return truth, read_filter(folder / "tst_filter_labels.txt.gz", *truth.shape)
 
 
 @given(cases(), st.booleans())

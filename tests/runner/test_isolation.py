@@ -1,4 +1,4 @@
-"""What the code of a method cannot reach: files that the kernel hides from it, and secrets of the environment."""
+"""Files that the kernel hides from the code of a method, and secrets of the environment that it does not get."""
 
 import ctypes
 import json

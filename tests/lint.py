@@ -1,6 +1,7 @@
-"""Check of docstrings, part of `tox -e lint`: they begin with a verb in the imperative or a noun."""
+"""Checks of `tox -e lint` that ruff does not have: docstrings, and the subject of the last commit."""
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 #: Words with which a docstring says what a thing answers, and not what it does or is.
 QUESTIONS = ("What", "Whether", "How", "Where", "Which", "When", "Why", "The one")
+LONGEST_SUBJECT = 72
 
 
 def find_questions(path: Path) -> Iterator[str]:
@@ -20,12 +22,23 @@ def find_questions(path: Path) -> Iterator[str]:
                 yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}: {text.splitlines()[0]}"
 
 
+def last_subject() -> str:
+    """Return the subject of the last commit; empty outside a checkout or without git."""
+    command = ["git", "-C", str(ROOT), "log", "-1", "--format=%s"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.rstrip("\n")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
 def main() -> int:
-    """Print the docstrings; 1 if there are any."""
+    """Print the problems; 1 if there are any."""
     folders = ("xmcbench", "methods", "datasets", "docs", "tests")
     found = [
         line for folder in folders for path in sorted((ROOT / folder).rglob("*.py")) for line in find_questions(path)
     ]
+    if len(subject := last_subject()) > LONGEST_SUBJECT:
+        found.append(f"the subject of the last commit is longer than {LONGEST_SUBJECT} characters: {subject}")
     print("\n".join(found), end="\n" if found else "")
     return int(bool(found))
 
