@@ -59,7 +59,8 @@ def run_all(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, 
 
 def store(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, dict[str, CanaryOutcome]]:
     """Run canaries, store their outcomes beside those of other methods, and return them. Raises StorageError."""
-    found, stored = run_all(methods, jobs), {}
+    found = run_all(methods, jobs)
+    stored: dict[str, Stored] = {}
     for method, outcomes in found.items():
         kind = load(method)
         imports = ["numpy", "scipy", "pyarrow", *kind.packages]
@@ -67,7 +68,8 @@ def store(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, di
         facts = (source_of(kind).digest, today, hardware().processor, package_versions(imports))
         stored[method] = Stored(*facts, outcomes)
     file = canary_folder() / OUTCOMES
-    write_outcomes(file, {**(read_outcomes(file, ()) if file.exists() else {}), **stored})
+    earlier = read_outcomes(file, ()) if file.exists() else {}
+    write_outcomes(file, {**earlier, **stored})
     return found
 
 
