@@ -28,11 +28,15 @@ STEPS = STEP.findall(PAGE)
 *AS_FILES, AS_PACKAGE = STEPS
 
 
-def check_step(command, shown, folder, path=()):
-    """Run a command and check that its output has all words that the page shows, in whatever layout."""
+def run_step(command, folder, path=()):
+    """Run a command as a user does, in a process."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*path, os.environ["PYTHONPATH"]])}
     words = [sys.executable, "-m", *shlex.split(command)]
-    ended = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def check_step(command, shown, ended):
+    """Check that the output of a command has all words that the page shows, in whatever layout."""
     assert ended.returncode == 0, ended.stderr
     missing = {word for word in shown.split() if word.strip("-.")} - {*ended.stdout.split()}
     assert not missing, f"{command}\n{ended.stdout}"
@@ -52,18 +56,19 @@ def test_every_block_is_a_file_or_a_step():
 
 
 @pytest.mark.timeout(900)
-def test_the_steps(folder):
+@pytest.mark.usefixtures("folder")
+def test_the_steps(inside):
     steps = [step for step in AS_FILES if LONG not in step[0]]
     assert len(steps) > 10
     for command, shown in steps:
-        check_step(command, shown, folder)
+        check_step(command, shown, inside(*shlex.split(command)[1:]))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_choice_of_a_value(folder):
-    (step,) = [step for step in AS_FILES if LONG in step[0]]
-    check_step(*step, folder)
+    ((command, shown),) = [step for step in AS_FILES if LONG in step[0]]
+    check_step(command, shown, run_step(command, folder))
 
 
 def test_the_package(folder, tmp_path_factory):
@@ -72,7 +77,8 @@ def test_the_package(folder, tmp_path_factory):
     install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", "site", "."]
     subprocess.run([sys.executable, *install], cwd=folder, check=True)
     site = shutil.move(folder / "site", tmp_path_factory.mktemp("installed"))
-    check_step(*AS_PACKAGE, tmp_path_factory.mktemp("elsewhere"), [str(site)])
+    command, shown = AS_PACKAGE
+    check_step(command, shown, run_step(command, tmp_path_factory.mktemp("elsewhere"), [str(site)]))
 
 
 @pytest.mark.slow
@@ -86,7 +92,7 @@ def test_a_thesaurus_becomes_a_service(tmp_path):
     (tmp_path / "new.txt").write_text(documents.replace("    ", ""))
     assert len(steps) == 9
     for command, shown in steps:
-        check_step(command, shown, tmp_path)
+        check_step(command, shown, run_step(command, tmp_path))
     ((served, asked),) = re.findall(
         r"^ {4}xmcbench (.*--serve 8000)\n.*?-d '(.*?)'$", THESAURUS, re.DOTALL | re.MULTILINE
     )

@@ -195,7 +195,7 @@ def test_a_file_of_judgments_that_is_not_there():
         Rerank(url="http://localhost:1/v1", judgments="none.jsonl").require()
 
 
-def test_a_cell_that_was_killed_asks_only_for_the_rest(fake, xmcbench, tiny, tmp_path):
+def test_a_cell_that_was_killed_asks_only_for_the_rest(fake, inside, tiny, tmp_path):
     """The whole way: a run is killed in the middle, run again, exported, and made again without the server."""
     fake.delay_s = 0.02
     values = (f"rerank.url={fake.url}", "rerank.model=judge-7b", "rerank.depth=4", "rerank.batch=2")
@@ -212,21 +212,21 @@ def test_a_cell_that_was_killed_asks_only_for_the_rest(fake, xmcbench, tiny, tmp
         time.sleep(1)
         if len(fake.seen) == asked:
             break
-    ended = xmcbench(*words)
+    ended = inside(*words)
     assert ended.returncode == 0, ended.stderr
     (record,) = Store(tmp_path / "runs").records()
     total = record.notes["pairs_read"]
     # The answers on their way when it was killed are lost.
     assert asked < total <= len(fake.seen) <= total + 2
     assert counts(record) == {"asked": len(fake.seen) - asked, "kept": total + asked - len(fake.seen)}
-    assert xmcbench("export", "judgments", "--out", "kept.jsonl").stdout == f"{total} judgments in kept.jsonl\n"
+    assert inside("export", "judgments", "--out", "kept.jsonl").stdout == f"{total} judgments in kept.jsonl\n"
     whole = len(fake.seen)
-    again = xmcbench(*words, "--set", "rerank.judgments=kept.jsonl", "--runs", "other")
+    again = inside(*words, "--set", "rerank.judgments=kept.jsonl", "--runs", "other")
     assert again.returncode == 0, again.stderr
     (other,) = Store(tmp_path / "other").records()
     assert (len(fake.seen), counts(other)) == (whole, {"asked": 0, "kept": total})
     assert other.metrics == record.metrics
-    assert xmcbench("export", "judgments", "--out", "none.jsonl", "--runs", "nowhere").returncode == 2
+    assert inside("export", "judgments", "--out", "none.jsonl", "--runs", "nowhere").returncode == 2
 
 
 SERVER = "http://localhost:1/v1"
