@@ -79,7 +79,7 @@ def read_outcomes(file: Path, methods: Iterable[str]) -> dict[str, Stored]:
 
 
 def write_outcomes(file: Path, stored: Mapping[str, Stored]) -> None:
-    """Write outcomes by method, with a line for each test text, so that diffs can be read and merged."""
+    """Write outcomes by method, with a line per test text, so that diffs can be read and merged."""
     usual = msgspec.to_builtins(CanaryOutcome())
     content: dict[str, Any] = {}
     for method, of_method in sorted(stored.items()):
