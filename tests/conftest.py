@@ -22,6 +22,8 @@ from hypothesis import settings
 from xmcbench.command.main import main
 from xmcbench.environment import Hardware, Program
 from xmcbench.metrics import METRICS, VERSION
+from xmcbench.processes import supervisor
+from xmcbench.processes.process_tree import MARK
 from xmcbench.records import Cell, Record, as_json
 from xmcbench.records.record import (
     Environment,
@@ -35,8 +37,9 @@ from xmcbench.records.record import (
     SubsetFacts,
 )
 from xmcbench.records.staleness import metrics_digest, ranks_digest
+from xmcbench.runner import scorer
 from xmcbench.runner.executors import local
-from xmcbench.runner.executors.process import Servers
+from xmcbench.runner.executors.process import Servers, modules_to_import
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import sha256_json
 
@@ -60,12 +63,10 @@ NEEDED = {
     "methods/deepxml": ("torch",),
     "methods/dense/test_dense_search.py": ("torch",),
     "methods/distributed/test_machines.py": ("torch",),
-    "methods/distributed/test_shared_rows.py": ("torch",),
     "methods/encoder": ENCODERS,
     "methods/hybrid/test_hybrid.py": ENCODERS,
     "methods/sparse/test_ngrams.py": ("sklearn",),
     "methods/words/test_vector_file.py": ("gensim",),
-    "methods/xr_linear/test_pecos_ranker.py": ("pecos",),
     "test_changed_code.py": ENCODERS,
     "test_tuning.py": ("optuna",),
 }
@@ -102,12 +103,10 @@ def pytest_addoption(parser):
 
 #: What takes longest starts first, so that one worker does not sit at it when the other has nothing left to do.
 LONGEST = (
-    "faults/test_kills.py",
-    "faults/test_shards.py",
-    "faults/test_concurrency.py",
+    "faults/test_runs.py",
     "faults/test_bad_plugins.py",
     "leaderboard/test_committed_records.py",
-    "methods/encoder/test_architectures.py",
+    "methods/encoder/test_backbone.py",
     "methods/encoder/test_machines.py",
     "methods/encoder/test_processes.py",
     "methods/test_supervised_cells.py",
@@ -135,25 +134,53 @@ def _cache(tmp_path_factory):
     os.environ["XMCBENCH_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
+#: Variables that tests change, or that every process has for itself, and that no import reads.
+VARYING = {"COLUMNS", "NO_COLOR", "PYTEST_CURRENT_TEST", "XMCBENCH_CACHE", "XMCBENCH_DATASETS", MARK}
+
+
 class SharedServers(Servers):
     """The fork servers of all runs in the process of the tests: one takes longer to start than most cells take."""
 
     def server(self, imports, environment):
-        return super().server(
-            imports, {name: environment[name] for name in environment.keys() - {"PYTEST_CURRENT_TEST"}}
-        )
+        # XR-Linear imports scikit-learn, which takes longer than the rest of its cells here.
+        imports = (*imports, "sklearn.preprocessing") if "numba" in imports else imports
+        return super().server(imports, {name: environment[name] for name in environment.keys() - VARYING})
 
     def end(self):
         """They are for the next run too."""
 
 
+#: Modules that users run in a new interpreter, and tests in a fork.
+FORKED = ("xmcbench.contract", "xmcbench.plugins.inspection")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _servers():
-    shared = SharedServers()
+    cells, others, start = SharedServers(), SharedServers(), supervisor._start
+
+    def fork(argv, log, stream, environment, server):
+        if server is None and argv[0] in FORKED:
+            server = others.server(modules_to_import(()), environment)
+        return start(argv, log, stream, environment, server)
+
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(local, "Servers", lambda: shared)
+        patched.setattr(local, "Servers", lambda: cells)
+        patched.setattr(supervisor, "_start", fork)
         yield
-    Servers.end(shared)
+    for shared in (cells, others):
+        Servers.end(shared)
+
+
+@pytest.fixture
+def scored_here(monkeypatch):
+    """Score in the process of the tests. As in a scoring process, datasets are kept for one run."""
+
+    def send(self, request):
+        datasets = vars(self).setdefault("datasets", {})
+        self.is_busy, self.answered = True, scorer._answer(msgspec.json.encode(request), datasets)
+
+    monkeypatch.setattr(scorer.Scorer, "_send", send)
+    monkeypatch.setattr(scorer.Scorer, "_receive", lambda self: self.answered)
 
 
 @pytest.fixture
@@ -175,7 +202,7 @@ def xmcbench(tmp_path):
 
 
 @pytest.fixture
-def inside(tmp_path, monkeypatch, capsys):
+def inside(tmp_path, monkeypatch, capsys, scored_here):
     """Run the command line in the process of the tests: returns its exit code and what it printed.
 
     It takes a fraction of the time of a process of its own, which is what a user has: ``xmcbench``.

@@ -42,7 +42,7 @@ LABELS = """
 
 
 @pytest.fixture(autouse=True)
-def _inside(tmp_path, monkeypatch):
+def _inside(tmp_path, monkeypatch, scored_here):
     monkeypatch.chdir(tmp_path)
 
 

@@ -8,13 +8,14 @@ import gzip
 import hashlib
 import json
 import math
-import subprocess
-import sys
+import signal
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from xmcbench.command.main import main
 
 pytrec_eval = pytest.importorskip("pytrec_eval", reason="needs pytrec-eval-terrier, to compare with")
 
@@ -134,9 +135,10 @@ def cells(tmp_path_factory):
         if setting not in done:
             words = ["run", "--dataset", FOLDER, "--setting", *SETTINGS[setting], "--seed", "0,1"]
             words += ["--methods", ",".join(METHODS), "--plugin", "random_method.py"]
-            command = [sys.executable, "-m", "xmcbench", *map(str, words)]
-            ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-            assert ended.returncode == 0, ended.stdout + ended.stderr
+            with pytest.MonkeyPatch.context() as patched:
+                patched.chdir(folder)
+                patched.setattr(signal, "signal", lambda *_: None)
+                assert main([*map(str, words)]) == 0
             done[setting] = {}
             for path in (folder / "runs" / "records").rglob(f"{setting}/*.json"):
                 record = json.loads(path.read_text())

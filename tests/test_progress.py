@@ -1,9 +1,22 @@
+"""Progress of a run: reported by the process of a cell, shown on a terminal and elsewhere."""
+
+import io
+import sys
 import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from xmcbench import progress
+from xmcbench.display import Display, Outlook, find_screen
+from xmcbench.plugins.registry import Registry
 from xmcbench.progress import Report, Reporter, read
+from xmcbench.records import Store
+from xmcbench.runner.execution import Underway
+from xmcbench.runner.grid import Grid, requests_of
+from xmcbench.runner.plan import plan
+from xmcbench.setting import Setting
 
 
 @pytest.fixture
@@ -64,3 +77,147 @@ def test_a_process_that_a_cell_starts_goes_on_with_its_phase(file):
     other = Reporter()
     other.steps(1, 2, "text")
     assert (read(file).phase, read(file).done) == ("predict", 1)
+
+
+@pytest.fixture
+def planned(tiny, tmp_path):
+    def make(seeds=(0, 1), settings=("ez",)):
+        grid = Grid([str(tiny)], [Setting.of(kind) for kind in settings], ["tfidf"], seeds=seeds)
+        return plan(requests_of([grid]), Registry([]), Store(tmp_path / "runs"))
+
+    return make
+
+
+def test_plain_lines_elsewhere_than_on_a_terminal(planned, tmp_path, record, altered, capsys, monkeypatch):
+    made, clock = planned(settings=("ez", "full")), [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "time", lambda: 100.0)
+    log = tmp_path / "runs" / "logs" / "x.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("reading\nout of luck\n\n")
+    first, second = made.cells[0], made.cells[2]
+    with find_screen() as screen:
+        display = Display(made, Store(tmp_path / "runs"), screen)
+        running = [Underway(second, 2, 61.0, Report("fit", 10, 40, "step", 95.0, 0))]
+        display.progress(first, 0, None)
+        display.watch(running)
+        display.progress(first, 0, altered(record(status="failed"), (("log",), "logs/x.log")))
+        clock[0] = 59.0
+        display.watch(running)
+        assert len(capsys.readouterr().err.splitlines()) == 2
+        clock[0] = 60.0
+        display.watch(running)
+        display.watch(running)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "1 of 4 cells done, 1 running, about 25 s left; "
+        "[3/4] fit, 25% of 40 steps, about 15 s left, 61 s so far: TF-IDF, seed 0, tiny full"
+    )
+
+
+def test_how_a_cell_ended(planned, tmp_path, record, altered, capsys):
+    log = tmp_path / "runs" / "logs" / "x.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("reading\nout of luck\n\n")
+    made = planned()
+    with find_screen() as screen:
+        display = Display(made, Store(tmp_path / "runs"), screen)
+        display.progress(made.cells[0], 0, record())
+        display.progress(made.cells[1], 1, altered(record(status="failed"), (("log",), "logs/x.log")))
+    assert capsys.readouterr().err.splitlines() == [
+        "[1/2] TF-IDF, seed 0: ok, 5.0 s",
+        f"[2/2] TF-IDF, seed 1: failed, 5.0 s: ValueError: no (log: {log}: out of luck)",
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("dumb", [False, True])
+def test_a_terminal_has_a_line_a_cell_and_one_for_the_whole(planned, tmp_path, record, monkeypatch, dumb):
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "dumb" if dumb else "xterm")
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("NO_COLOR", "1")
+    made = planned()
+    with find_screen() as screen:
+        display = Display(made, Store(tmp_path / "runs"), screen)
+        display.progress(made.cells[0], 0, None)
+        running = [Underway(cell, place, 3.0, Report("fit\x1b[2J" * 9)) for place, cell in enumerate(made.cells)]
+        display.watch(running)
+        shown = stream.getvalue()
+        display.progress(made.cells[0], 0, record())
+        display.watch(running[1:])
+    if dumb:
+        assert shown == "[1/2] TF-IDF, seed 0: started\n"
+        return
+    lines = [line for line in shown.replace("\r", "").splitlines() if "] fit" in line or "cells done" in line]
+    assert "0 of 2 cells done, 2 running" in lines[0]
+    assert "[1/2] fit" in lines[1]
+    assert "[2/2] fit" in lines[2]
+    assert "\x1b[2J" not in stream.getvalue()  # nothing of a name acts on the terminal
+    assert "\x1b[3" not in stream.getvalue()  # no color
+    assert "[1/2] TF-IDF, seed 0: ok, 5.0 s\n" in stream.getvalue()
+
+
+def test_cached_cells_are_not_counted(planned, tmp_path, record, capsys, monkeypatch):
+    made, clock = planned(seeds=range(3)), [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    made = replace(made, cells=[replace(made.cells[0], state="cached"), *made.cells[1:]])
+    with find_screen() as screen:
+        display = Display(made, Store(tmp_path / "runs"), screen)
+        clock[0] = 60.0
+        display.watch([Underway(made.cells[1], 1, 3.0, Report("predict", 12))])
+        display.progress(made.cells[2], 2, record())
+    assert capsys.readouterr().err.splitlines() == [
+        "0 of 2 cells done, 1 running; [1/2] predict, 12 steps, 3 s so far: TF-IDF, seed 1",
+        "[2/2] TF-IDF, seed 2: ok, 5.0 s",
+    ]
+
+
+def test_a_notebook_has_lines_that_change(planned, tmp_path, record, monkeypatch, capsys):
+    shown = []
+    handle = SimpleNamespace(update=lambda data, raw: shown.append(data["text/plain"]))
+    modules = {
+        "IPython": SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1)),
+        "IPython.display": SimpleNamespace(display=lambda *_, **__: handle),
+    }
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    made = planned()
+    with find_screen(lines=False) as screen:
+        display = Display(made, Store(tmp_path / "runs"), screen)
+        display.progress(made.cells[0], 0, None)
+        display.watch([Underway(made.cells[0], 0, 3.0, Report("fit\x1b"))])
+        display.progress(made.cells[0], 0, record())
+    assert shown == ["0 of 2 cells done, 1 running\n[1/2] fit\\x1b, 3 s so far: TF-IDF, seed 0", ""]
+    assert capsys.readouterr().out == "[1/2] TF-IDF, seed 0: ok, 5.0 s\n"
+
+
+def test_a_script_without_a_terminal_shows_nothing(planned, tmp_path, record, capsys):
+    made = planned()
+    with find_screen(lines=False) as screen:
+        display = Display(made, Store(tmp_path / "runs"), screen)
+        display.progress(made.cells[0], 0, None)
+        display.watch([])
+        display.progress(made.cells[0], 0, record())
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_outlook_of_a_run(planned, record, monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 100.0)
+    first, second, third = planned(seeds=range(3)).cells
+    outlook = Outlook(3, {first.cell.key: 10.0, second.cell.key: -1.0, third.cell.key: 4.0})
+    assert outlook.seconds_left([]) is None  # nothing is known of the second
+    outlook.took_s[first.cell.key] = 8.0
+    assert outlook.seconds_left([]) == 8.0 + 4.0
+    late = Underway(second, 1, 20.0, None)
+    assert outlook.seconds_left([Underway(third, 2, 3.0, None), late]) == (0.0 + 1.0) / 2
+    # A cell knows more about its steps than earlier cells do.
+    slow = Underway(third, 2, 3.0, Report("fit", 10, 40, "step", 95.0, 0))
+    assert outlook.seconds_left([slow, late]) == (0.0 + 15.0) / 2
+    # Nothing is known about cells that take longer than expected.
+    assert outlook.seconds_left([Underway(third, 2, 9.0, None), late]) is None

@@ -111,15 +111,16 @@ def python(folder: Path, *words: str) -> str:
 
 def inside(methods: list[str], enough: int) -> None:
     """In a copy: run the canaries of these methods and print how they compare."""
-    from xmcbench.runner.canaries.cells import canaries
-    from xmcbench.runner.canaries.outcomes import Stored, compare
-    from xmcbench.runner.canaries.run import outcome_file, run
+    from xmcbench.runner.canaries.cells import canaries, canary_folder
+    from xmcbench.runner.canaries.outcomes import OUTCOMES, compare, read_outcomes
+    from xmcbench.runner.canaries.run import run
 
     different, number = [], 0
+    all_stored = read_outcomes(canary_folder() / OUTCOMES, methods)
     for several in (False, True):
         for canary in canaries(methods):
             if (canary.processes > 1) is several and len(different) < (1 if several else enough):
-                stored = Stored.read(outcome_file(canary.method)).outcomes
+                stored = all_stored[canary.method].outcomes
                 number += 1
                 found = compare({canary.name: stored[canary.name]}, {canary.name: run(canary)})
                 name = f"{canary.method}.{canary.name}"

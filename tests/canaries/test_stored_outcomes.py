@@ -14,9 +14,17 @@ from xmcbench import parameters
 from xmcbench.errors import StorageError
 from xmcbench.plugins.loading import load
 from xmcbench.plugins.registry import Registry
+from xmcbench.runner.canaries import run
 from xmcbench.runner.canaries.cells import Canary, canaries, canary_folder, data
-from xmcbench.runner.canaries.outcomes import CanaryOutcome, Difference, Stored, compare
-from xmcbench.runner.canaries.run import outcome_file, run_all
+from xmcbench.runner.canaries.outcomes import (
+    OUTCOMES,
+    CanaryOutcome,
+    Difference,
+    Stored,
+    compare,
+    read_outcomes,
+    write_outcomes,
+)
 
 ROOT = Path(__file__).parents[2]
 METHODS = sorted(Registry().sources)
@@ -98,18 +106,19 @@ def test_the_texts_are_drawn_as_their_script_says(tmp_path):
 
 def test_all_of_it_is_small():
     files = [file for file in canary_folder().rglob("*") if file.is_file()]
-    assert len(files) <= 30
+    assert len(files) <= 6
     assert sum(file.stat().st_size for file in files) <= 1_500_000
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_stored_outcomes_are_those_of_today():
-    found = run_all(jobs=2)
+    found = run.run_all(jobs=2)
+    stored = read_outcomes(canary_folder() / OUTCOMES, found)
     differences = [
         f"{method}.{difference.canary}: {difference.what}"
         for method, outcomes in found.items()
-        for difference in compare(Stored.read(outcome_file(method)).outcomes, outcomes)
+        for difference in compare(stored[method].outcomes, outcomes)
     ]
     assert not differences, names(differences)
 
@@ -144,9 +153,7 @@ def test_a_canary_alone_gives_what_it_gives_among_others():
 
 def run_alone(canary):
     """In another process, whose first import is that of this module."""
-    from xmcbench.runner.canaries.run import run
-
-    return run(canary)
+    return run.run(canary)
 
 
 STORED = CanaryOutcome(
@@ -206,12 +213,25 @@ def test_what_cannot_be_compared():
 
 
 def test_stored_outcomes_are_read_back(tmp_path):
-    stored = Stored("bm25", "f" * 64, "2026-11-28", "P", {"numpy": "2.0"}, {"a": STORED})
-    stored.write(tmp_path / "bm25.json")
-    assert Stored.read(tmp_path / "bm25.json") == stored
-    assert '   "5:0.8",\n' in (tmp_path / "bm25.json").read_text()
-    with pytest.raises(StorageError, match="no outcomes of canaries are stored"):
-        Stored.read(tmp_path / "knn.json")
-    (tmp_path / "knn.json").write_text("{")
+    facts = ("f" * 64, "2026-11-28", "P", {"numpy": "2.0"})
+    stored = {name: Stored(*facts, {"a": STORED}) for name in ("tfidf", "bm25")}
+    file = tmp_path / OUTCOMES
+    write_outcomes(file, stored)
+    assert read_outcomes(file, ["bm25"]) == stored
+    assert '    "5:0.8",\n' in file.read_text()
+    assert file.read_text().index('"bm25"') < file.read_text().index('"tfidf"')
+    with pytest.raises(StorageError, match=r"of the canaries of ict,knn \(xmcbench confirm --store ict,knn\)"):
+        read_outcomes(file, ["knn", "bm25", "ict"])
+    file.write_text("{")
     with pytest.raises(StorageError, match="cannot read the outcomes of canaries"):
-        Stored.read(tmp_path / "knn.json")
+        read_outcomes(file, [])
+
+
+def test_outcomes_are_stored_beside_those_of_other_methods(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "canary_folder", lambda: tmp_path)
+    for methods in (["tfidf"], ["bm25"]):
+        monkeypatch.setattr(run, "run_all", lambda methods, jobs: {name: {"a": STORED} for name in methods})
+        run.store(methods)
+    stored = read_outcomes(tmp_path / OUTCOMES, [])
+    assert [*stored] == ["bm25", "tfidf"]
+    assert {facts.source_sha256 for facts in stored.values()} == {Registry().sources[name] for name in stored}

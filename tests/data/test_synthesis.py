@@ -1,8 +1,12 @@
+"""Datasets that are made up: drawn, and with the counts and the shape of another one."""
+
+import hashlib
+
 import numpy as np
 import pytest
 
 from xmcbench.data import imitate, load_dataset, synthesize
-from xmcbench.errors import DataError, UsageError
+from xmcbench.errors import DataError, UnknownName, UsageError
 
 
 def test_sizes_are_as_asked_and_the_skew_is_zipfs(tmp_path):
@@ -53,3 +57,67 @@ def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="already exists"):
         synthesize(tmp_path, 5, 5)
+
+
+def sums(folder):
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+def test_it_has_the_counts_and_the_shape_of_the_other(tmp_path):
+    dataset = load_dataset(imitate(tmp_path / "big", "lf-amazon-131k", scale=0.01, words=30))
+    counts = dataset.counts()
+    assert {name: counts[name] for name in ("train", "test", "labels")} == {"train": 2948, "test": 1348, "labels": 1311}
+    assert dataset.propensity == (0.6, 2.6)
+    lengths = np.array([len(text.split()) for text in dataset.train])
+    assert 25 < lengths.mean() < 35
+    assert lengths.max() >= 10 * lengths.min()
+    assert 1.5 < counts["train_pairs"] / counts["train"] < 2.7
+    frequency = np.bincount(dataset.train_pairs().indices, minlength=1311)
+    assert (frequency == 0).sum() > 100
+    assert frequency.max() > 20 * np.median(frequency[frequency > 0])
+    # Half of the smaller side are labels too, both filters remove them, and no true pair is among them.
+    assert dataset.filters == ("none", "self", "file")
+    assert dataset.filter("self").nnz == 655
+    assert (dataset.filter("self") != dataset.filter("file")).nnz == 0
+    assert dataset.filter("self").multiply(dataset.test_pairs()).nnz == 0
+    assert np.diff(dataset.test_pairs().indptr).min() > 0
+
+
+def test_a_text_says_something_about_its_labels(tmp_path):
+    dataset = load_dataset(imitate(tmp_path / "big", "lf-amazon-131k", scale=0.002, words=30))
+    words = [{*text.split()} for text in dataset.labels]
+    pairs, random = dataset.train_pairs().tocoo(), np.random.RandomState(0)
+    texts = [{*text.split()} for text in dataset.train]
+    true = np.mean([len(texts[row] & words[label]) for row, label in zip(pairs.row, pairs.col, strict=True)])
+    other = np.mean([len(texts[row] & words[random.randint(len(words))]) for row in pairs.row])
+    assert true > 2 * other
+
+
+def test_equal_arguments_imitate_equal_bytes(tmp_path):
+    seeds = {"a": 1, "b": 1, "c": 2}
+    one, same, other = (
+        sums(imitate(tmp_path / name / "x", "lf-debian-2k", scale=0.1, words=9, seed=seed))
+        for name, seed in seeds.items()
+    )
+    assert one == same
+    assert one["trn.json"] != other["trn.json"]
+
+
+def test_what_cannot_be_made_is_said(tmp_path):
+    for arguments in ({"scale": 0}, {"words": 0}, {"seed": -1}):
+        with pytest.raises(UsageError, match="cannot imitate"):
+            imitate(tmp_path / "x", "lf-debian-2k", **arguments)
+    with pytest.raises(UnknownName):
+        imitate(tmp_path / "x", "lf-debian-3k")
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "mine").touch()
+    with pytest.raises(UsageError, match="already exists"):
+        imitate(tmp_path / "x", "lf-debian-2k")
+
+
+def test_a_card_without_counts_is_said(tmp_path, monkeypatch):
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "card.toml").write_text('name = "Bare"\nslug = "bare"\n')
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path))
+    with pytest.raises(DataError, match="does not say how many train there are"):
+        imitate(tmp_path / "x", "bare")

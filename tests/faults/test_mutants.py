@@ -1,5 +1,6 @@
 """Damaged and hostile input of every kind: it loads as it was, it is valid, or it ends in one XmcbenchError."""
 
+import gzip
 import json
 import os
 import subprocess
@@ -9,19 +10,49 @@ from pathlib import Path
 import pytest
 from targets import KINDS
 
+from xmcbench import Options, run
+
 ATTACK = Path(__file__).with_name("attack.py")
 SEED = 0
 GOOD = {"same", "valid", "refused", "no result"}
+
+TOPICS = ("apple", "bridge", "candle", "desert", "engine", "forest", "garden", "harbor", "island", "jungle")
+
+
+def make_base(folder):
+    """Write ``tiny``, a dataset with a filter file and uids in common, and ``runs``, two cells on it."""
+    data = folder / "tiny"
+    data.mkdir()
+
+    def line(row):
+        title = f"{TOPICS[row % 10]} story {row}"
+        content = f"It is about the {TOPICS[row % 10]} and the {TOPICS[(row + 3) % 10]}."
+        return {
+            "uid": f"{row:04}",
+            "title": title,
+            "content": content,
+            "target_ind": sorted({row % 10, (row + 3) % 10}),
+        }
+
+    parts = {
+        "trn": [line(row) for row in range(40)],
+        "tst": [line(row) for row in range(100, 120)],
+        "lbl": [{"uid": f"{100 + row:04}", "title": f"the {topic}"} for row, topic in enumerate(TOPICS)],
+    }
+    for name, lines in parts.items():
+        with gzip.open(data / f"{name}.json.gz", "wt") as stream:
+            stream.writelines(json.dumps(values) + "\n" for values in lines)
+    (data / "filter_labels_test.txt").write_text("0 0\n3 5\n")
+    for setting, ratio in (("ez", None), ("fs", 0.5)):
+        found = run(data, setting, ratio=ratio, methods=["tfidf"], options=Options(runs=folder / "runs"))
+        assert all(record.ok for record in found.records), found
 
 
 @pytest.fixture(scope="session")
 def base(tmp_path_factory):
     """A dataset and a runs folder that the trials start from."""
-    sys.path.insert(0, str(ATTACK.parent))
-    import make_base
-
     folder = tmp_path_factory.mktemp("base")
-    make_base.make(folder)
+    make_base(folder)
     return folder
 
 

@@ -1,5 +1,8 @@
+"""Evaluation: the protocol and its version, figures of predictions, and invariants between figures."""
+
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 from protocol_reference import cases, make_pairs, make_predictions, reference_psp, reference_ranking, without
 
 from xmcbench.errors import DataError, MethodError
-from xmcbench.metrics import DEPTH, METRICS, evaluate, invariants
+from xmcbench.metrics import DEPTH, METRICS, VERSION, evaluate, invariants, protocol
 from xmcbench.topk import TopK
 
 CLOSE = {"rtol": 0, "atol": 1e-9}
@@ -211,3 +214,65 @@ def test_shapes_that_do_not_fit(error, message, change):
 def test_importing_the_metrics_leaves_scipy_alone():
     code = "import sys, xmcbench.metrics; print('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_the_protocol_names_its_version_and_metrics():
+    assert f"version {VERSION}" in protocol.__doc__
+    for metric in METRICS.values():
+        assert f"* {metric.family}@k" in protocol.__doc__
+        assert str(metric.k) in metric.description
+
+
+def test_metrics():
+    assert " ".join(METRICS) == ("P@1 P@3 P@5 R@1 R@3 R@5 R@10 R@100 nDCG@1 nDCG@3 nDCG@5 PSP@1 PSP@3 PSP@5")
+    assert max(metric.k for metric in METRICS.values()) == DEPTH
+
+
+def test_another_protocol_has_another_version():
+    """Whoever changes the protocol raises the version, and with it these lines."""
+    assert (VERSION, DEPTH) == (3, 100)
+
+
+PRECISION = {"P@1": 0.4, "P@3": 0.3, "P@5": 0.2}
+RECALL = {"R@1": 0.2, "R@3": 0.3, "R@5": 0.3, "R@10": 0.5, "R@100": 0.9}
+GAIN = {"nDCG@1": 0.4, "nDCG@3": 0.45, "nDCG@5": 0.41}
+PROPENSITY_SCORED = {"PSP@1": 0.3, "PSP@3": 0.2, "PSP@5": 0.25}
+VALUES = PRECISION | RECALL | GAIN | PROPENSITY_SCORED
+
+
+def test_sound_values_pass():
+    assert set(VALUES) == set(METRICS)
+    invariants.check(VALUES)
+    invariants.check({})
+    invariants.check({"R@5": 0.3, "P@1": 0.2})
+    invariants.check({**VALUES, "P@3": 0.4 / 3})  # no further hit: the product is equal
+
+
+@pytest.mark.parametrize(
+    ("corrupted", "named"),
+    [
+        ({"R@10": 0.29}, r"R@k never falls in k: 0\.3 for R@5, 0\.29 for R@10"),
+        ({"R@100": 0.1}, "R@k never falls"),
+        ({"nDCG@1": 0.41}, "P@1 = nDCG@1"),
+        ({"P@3": 0.1}, "k P@k never falls"),
+        ({"P@5": 0.1}, "k P@k never falls"),
+        ({"PSP@3": 1.01}, r"lies in \[0, 1\]: PSP@3 = 1\.01"),
+        ({"P@1": -0.1, "nDCG@1": -0.1}, r"lies in \[0, 1\]: P@1"),
+        ({"nDCG@5": math.nan}, "every metric is finite: nDCG@5 = nan"),
+        ({"R@100": math.inf}, "every metric is finite"),
+        ({"F1@5": 0.3}, "one of the protocol's: there is no F1@5"),
+    ],
+)
+def test_a_corrupted_value_is_named(corrupted, named):
+    with pytest.raises(MethodError, match=named):
+        invariants.check({**VALUES, **corrupted})
+
+
+def test_a_difference_as_small_as_rounding_is_allowed():
+    at_most = invariants._TOLERANCE
+    invariants.check({"P@1": at_most, "nDCG@1": 0.0})
+    invariants.check({"R@1": at_most, "R@3": 0.0})
+    invariants.check({"P@1": -at_most, "R@1": 1 + at_most})
+    for beyond in ({"P@1": 2 * at_most, "nDCG@1": 0.0}, {"R@1": 2 * at_most, "R@3": 0.0}, {"P@1": -2 * at_most}):
+        with pytest.raises(MethodError, match="invariant"):
+            invariants.check(beyond)

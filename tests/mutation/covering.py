@@ -13,8 +13,7 @@ from pathlib import Path
 
 import coverage
 from copies import Slot
-from generation import modules
-from rules import TESTS
+from rules import TESTS, modules
 
 #: Tests that take longer by themselves are not used, nor are more than this for one mutant, the quickest first. On a
 #: slow machine, `--slowness` multiplies both.

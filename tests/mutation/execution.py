@@ -15,7 +15,7 @@ from copies import Slot
 from cosmic_ray.work_db import WorkDB
 from cosmic_ray.work_item import TestOutcome, WorkerOutcome, WorkItem, WorkResult
 from covering import Batch, Reach, Test
-from generation import modules, mutate
+from rules import modules, mutate
 
 
 class Chosen:

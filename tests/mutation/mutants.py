@@ -22,8 +22,7 @@ from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import TestOutcome
 from covering import Reach, map_tests
 from execution import control, preload, run
-from generation import describe, items, modules
-from rules import GROUPS
+from rules import GROUPS, describe, items, modules
 
 SURVIVORS = Path(__file__).with_name("survivors.toml")
 SUITE = ["tests", "--ignore=tests/benchmarks", "--ignore=tests/methods"]

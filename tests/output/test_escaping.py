@@ -1,4 +1,8 @@
+"""Inert text for every target, and pages that let a browser load and run nothing else."""
+
+import base64
 import csv
+import hashlib
 import io
 import re
 import xml.etree.ElementTree as ET
@@ -8,7 +12,7 @@ import pytest
 from xmcbench import XmcbenchError
 from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.pages import pages
-from xmcbench.output import escaping
+from xmcbench.output import document, escaping
 
 ESC, BIDI = "\x1b[31m", "\u202e"
 HOSTILE = f"<img src=x onerror=alert(1)> [a](javascript:x) {ESC}red{BIDI}gnp | \\input{{x}} $^_~ &lt; =1"
@@ -170,3 +174,27 @@ def test_every_name_of_a_record_is_inert_in_every_format(record, altered):
                 assert all(not cell.startswith("=") for line in csv.reader(io.StringIO(content)) for cell in line), name
     assert {"over-datasets-ez", "tiny-cost"} <= drawings
     assert any("training" in name for name in drawings)
+
+
+def digest(text):
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@pytest.mark.parametrize("script", ["", '"use strict";\n'])
+def test_a_page_allows_its_own_style_and_script_only(script):
+    page = document.page("t", ["<main></main>"], style="p { color: red }\n", script=script, mark="made by -- x")
+    (policy,) = re.findall('<meta http-equiv="Content-Security-Policy" content="(.*)">', page)
+    (style,) = re.findall("(?s)<style>(.*?)</style>", page)
+    scripts = re.findall("(?s)<script>(.*?)</script>", page)
+    assert style.endswith("p { color: red }\n")
+    assert len(scripts) == bool(script)
+    own = [f"style-src {digest(style)}", *(f"script-src {digest(text)}" for text in scripts)]
+    assert policy.split("; ") == [
+        "default-src 'none'",
+        "img-src data:",
+        *own,
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    assert page.index(policy) < page.index("<style>")
+    assert 'style="' not in page

@@ -1,3 +1,5 @@
+"""Tables that fit a terminal, and quantities in words."""
+
 import sys
 
 import pytest
@@ -6,6 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from xmcbench.output.layout import _pieces, fill, format_table, in_markdown, limit_in_pipes
+from xmcbench.output.quantities import duration, format_count
 
 HEADS = ["Method", "P@1", "P@3", "R@100"]
 LINES = [
@@ -142,3 +145,23 @@ def test_a_paragraph_is_wrapped_at_words_and_a_command_is_not():
 def test_a_paragraph_in_a_pipe_stays_as_it_is():
     with limit_in_pipes(24):
         assert fill(TEXT) == TEXT
+
+
+def test_a_number_and_its_noun():
+    assert [format_count(number, "cell") for number in (0, 1, 2, 1234)] == [
+        "0 cells",
+        "1 cell",
+        "2 cells",
+        "1,234 cells",
+    ]
+    assert [format_count(number, "query", "queries") for number in (0, 1, 2)] == ["0 queries", "1 query", "2 queries"]
+
+
+def test_seconds_as_a_person_says_them():
+    assert [duration(seconds) for seconds in (0.4, 89, 90, 3600, 12000)] == [
+        "0 s",
+        "89 s",
+        "2 min",
+        "60 min",
+        "3 h 20 min",
+    ]

@@ -6,15 +6,14 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import msgspec
 import pytest
 
 from xmcbench.plugins.registry import Registry
 from xmcbench.processes.supervisor import Ending
 from xmcbench.records import Store
-from xmcbench.runner import scorer, worker
+from xmcbench.runner import worker
 from xmcbench.runner.execution import execute
-from xmcbench.runner.executors import process
+from xmcbench.runner.executors import local, process
 from xmcbench.runner.executors.process import Servers
 from xmcbench.runner.plan import plan
 from xmcbench.runner.rows import Request
@@ -56,7 +55,7 @@ def chance(plugin):
 
 
 @pytest.fixture
-def at_hand(monkeypatch):
+def at_hand(monkeypatch, scored_here):
     """Cells and scoring run here; what would seal this process is noted instead: ``calls``, ``hidden``, ``needed``."""
     noted = SimpleNamespace(calls=[], hidden=[], needed=[], kernel=True, ending=Ending(0, False, False, 1))
 
@@ -82,17 +81,16 @@ def at_hand(monkeypatch):
         def end(self):
             return noted.ending
 
-    def send(self, request):
-        self.is_busy, self.answers = True, scorer._answer(msgspec.json.encode(request), {})
+    class NoServers(Servers):
+        def server(self, imports, environment):
+            return None
 
     monkeypatch.setattr(worker, "_raise_oom_score", lambda: noted.calls.append("oom"))
     monkeypatch.setattr(worker.faulthandler, "enable", lambda: noted.calls.append("enable"))
     monkeypatch.setattr(worker, "seal", lambda: noted.calls.append("seal"))
     monkeypatch.setattr(worker.isolation, "hide", hide)
     monkeypatch.setattr(process, "Supervised", Supervised)
-    monkeypatch.setattr(Servers, "server", lambda *_: None)
-    monkeypatch.setattr(scorer.Scorer, "_send", send)
-    monkeypatch.setattr(scorer.Scorer, "_receive", lambda self: self.answers)
+    monkeypatch.setattr(local, "Servers", NoServers)
     return noted
 
 

@@ -13,16 +13,17 @@ from xmcbench.records import Staleness, Store
 from xmcbench.records.equivalence import FILE, read_file, with_evidence, write_file
 from xmcbench.records.ranks import Ranks
 from xmcbench.runner.canaries import confirmation
+from xmcbench.runner.canaries.cells import canary_folder
 from xmcbench.runner.canaries.confirmation import Group, groups
-from xmcbench.runner.canaries.outcomes import CanaryOutcome, Stored
+from xmcbench.runner.canaries.outcomes import OUTCOMES, CanaryOutcome, Stored, write_outcomes
 from xmcbench.runner.canaries.protocol import (
+    PROTOCOL,
     ProtocolOutcome,
     StoredProtocol,
     compare_protocol,
     run_protocol,
     store_protocol,
 )
-from xmcbench.runner.canaries.run import outcome_file
 from xmcbench.runner.execution import execute
 from xmcbench.runner.target import Target
 from xmcbench.setting import Setting
@@ -182,10 +183,10 @@ def canary_runs(tmp_path, monkeypatch):
         "tfidf": {"a": CanaryOutcome(ranks="1 2"), "b": CanaryOutcome(ranks="3")},
         "bm25": {"a": CanaryOutcome(ranks="1")},
     }
-    for name, outcomes in stored.items():
-        Stored(name, "1" * 64, "2026-01-02", "P", {}, outcomes).write(tmp_path / f"{name}.json")
-    store_protocol(tmp_path / "protocol.json")
-    monkeypatch.setattr(confirmation, "outcome_file", lambda name: tmp_path / f"{name}.json")
+    facts = ("1" * 64, "2026-01-02", "P", {})
+    write_outcomes(tmp_path / OUTCOMES, {name: Stored(*facts, outcomes) for name, outcomes in stored.items()})
+    store_protocol(tmp_path / PROTOCOL)
+    monkeypatch.setattr(confirmation, "canary_folder", lambda: tmp_path)
     monkeypatch.setattr(confirmation, "canaries", lambda: [SimpleNamespace(method=name) for name in stored])
 
     def run(found, names):
@@ -248,7 +249,7 @@ def test_ranks_and_metrics_are_confirmed_by_themselves(canary_runs, monkeypatch)
 
 
 def test_the_protocol_of_today_gives_the_stored_outcome():
-    stored = StoredProtocol.read(outcome_file("protocol"))
+    stored = StoredProtocol.read(canary_folder() / PROTOCOL)
     assert compare_protocol(stored.outcome, run_protocol()) == {"ranks": [], "metrics": []}
 
 

@@ -73,13 +73,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _store(arguments: argparse.Namespace) -> int:
-    from xmcbench.runner.canaries.confirmation import PROTOCOL, PROTOCOL_NAMES
-    from xmcbench.runner.canaries.protocol import store_protocol
-    from xmcbench.runner.canaries.run import outcome_file, store
+    from xmcbench.runner.canaries.cells import canary_folder
+    from xmcbench.runner.canaries.confirmation import PROTOCOL_NAMES
+    from xmcbench.runner.canaries.protocol import PROTOCOL, store_protocol
+    from xmcbench.runner.canaries.run import store
 
     names = arguments.store
     if set(names) & PROTOCOL_NAMES:
-        store_protocol(outcome_file(PROTOCOL))
+        store_protocol(canary_folder() / PROTOCOL)
         print("ranks and metrics: outcome stored")
     methods = [name for name in names if name not in PROTOCOL_NAMES]
     for method, outcomes in store(methods, arguments.jobs).items() if methods else ():

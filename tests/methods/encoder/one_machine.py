@@ -1,4 +1,4 @@
-"""One of several machines that share their work: the same script on each. Started by test_two_machines.py."""
+"""One of several machines that share their work: the same script on each. Started by test_processes.py."""
 
 import os
 import signal

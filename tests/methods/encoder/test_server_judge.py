@@ -1,5 +1,7 @@
-"""A language model behind a server: retries, errors, what is kept, and speed."""
+"""A language model behind a server: retries, errors, what is kept, speed; and the questions a run will ask it."""
 
+import gzip
+import json
 import shutil
 import subprocess
 import sys
@@ -193,7 +195,7 @@ def test_a_file_of_judgments_that_is_not_there():
         Rerank(url="http://localhost:1/v1", judgments="none.jsonl").require()
 
 
-def test_a_cell_that_was_killed_asks_only_for_the_rest(fake, xmcbench, tiny, tmp_path):
+def test_a_cell_that_was_killed_asks_only_for_the_rest(fake, inside, tiny, tmp_path):
     """The whole way: a run is killed in the middle, run again, exported, and made again without the server."""
     fake.delay_s = 0.02
     values = (f"rerank.url={fake.url}", "rerank.model=judge-7b", "rerank.depth=4", "rerank.batch=2")
@@ -210,18 +212,77 @@ def test_a_cell_that_was_killed_asks_only_for_the_rest(fake, xmcbench, tiny, tmp
         time.sleep(1)
         if len(fake.seen) == asked:
             break
-    ended = xmcbench(*words)
+    ended = inside(*words)
     assert ended.returncode == 0, ended.stderr
     (record,) = Store(tmp_path / "runs").records()
     total = record.notes["pairs_read"]
     # The answers on their way when it was killed are lost.
     assert asked < total <= len(fake.seen) <= total + 2
     assert counts(record) == {"asked": len(fake.seen) - asked, "kept": total + asked - len(fake.seen)}
-    assert xmcbench("export", "judgments", "--out", "kept.jsonl").stdout == f"{total} judgments in kept.jsonl\n"
+    assert inside("export", "judgments", "--out", "kept.jsonl").stdout == f"{total} judgments in kept.jsonl\n"
     whole = len(fake.seen)
-    again = xmcbench(*words, "--set", "rerank.judgments=kept.jsonl", "--runs", "other")
+    again = inside(*words, "--set", "rerank.judgments=kept.jsonl", "--runs", "other")
     assert again.returncode == 0, again.stderr
     (other,) = Store(tmp_path / "other").records()
     assert (len(fake.seen), counts(other)) == (whole, {"asked": 0, "kept": total})
     assert other.metrics == record.metrics
-    assert xmcbench("export", "judgments", "--out", "none.jsonl", "--runs", "nowhere").returncode == 2
+    assert inside("export", "judgments", "--out", "none.jsonl", "--runs", "nowhere").returncode == 2
+
+
+SERVER = "http://localhost:1/v1"
+RERANK = {"url": SERVER, "model": "m", "depth": 4}
+LMTX = {"documents": 20, "shortlist": 3, "rounds": 2, "checked": 5}
+REMOTE = {**LMTX, "judge": "m", "judge_url": SERVER}
+
+
+def given(method, values):
+    return [word for name, value in values.items() for word in ("--set", f"{method}.{name}={value}")]
+
+
+@pytest.fixture
+def plan(inside, tiny):
+    def run(method, values, *setting):
+        words = (*(setting or ("--setting", "ez")), "--methods", method, *given(method, values))
+        ended = inside("run", "--dataset", tiny, *words, "--dry-run", "--json")
+        assert ended.returncode == 0, ended.stderr
+        return json.loads(ended.stdout)["cells"]
+
+    return run
+
+
+def mean_length(folder, name):
+    with gzip.open(folder / f"{name}.json.gz", "rt") as stream:
+        texts = [json.loads(line) for line in stream]
+    return sum(len("\t".join(filter(None, [text["title"], text.get("content")]))) for text in texts) / len(texts)
+
+
+def test_reranked_instances(plan, tiny):
+    (cell,) = plan("rerank", RERANK)
+    characters = mean_length(tiny, "tst") + mean_length(tiny, "lbl")
+    assert (cell["calls"], cell["tokens"]) == (30 * 4, round(120 * (20 + characters / 4)))
+    # Documents that are cut at 8 words, of 6 characters, and what the judge is told.
+    (cell,) = plan("rerank", {**RERANK, "max_length": 8, "instruction": "Be strict."})
+    assert cell["tokens"] == round(120 * (20 + (48 + mean_length(tiny, "lbl") + 10) / 4))
+    (cell,) = plan("rerank", {**RERANK, "depth": 99})
+    assert cell["calls"] == 30 * 10
+
+
+def test_rounds_of_judged_documents(plan, tiny):
+    cells = plan("lmtx", REMOTE, "--setting", "fs", "--ratio", "0.5,1")
+    characters = mean_length(tiny, "trn") + mean_length(tiny, "lbl")
+    asked = [(cell["calls"], cell["tokens"]) for cell in cells if "calls" in cell]
+    assert asked == [(2 * (20 * 3 + 5), round(130 * (20 + characters / 4)))]  # both ratios share the pre-training
+    assert len(cells) == 2
+    (cell,) = plan("lmtx", {**REMOTE, "documents": "none"})
+    assert cell["calls"] == 2 * (60 * 3 + 5)
+    (cell,) = plan("lmtx", LMTX)
+    assert "calls" not in cell
+
+
+def test_the_table_says_it_in_words(inside, tiny):
+    ended = inside(
+        "run", "--dataset", tiny, "--setting", "ez", "--methods", "rerank,tfidf", *given("rerank", RERANK), "--dry-run"
+    )
+    said = " ".join(ended.stdout.split())
+    assert "seed 0, on tiny asks a model at most 120 questions, of about 4,300 tokens" in said
+    assert said.count("asks a model") == 1

@@ -1,11 +1,13 @@
-"""The tree of labels, its levels, and the shortlist of a level."""
+"""The tree of labels: balanced clusters by 2-means, its levels, and the shortlist of a level."""
 
 import numpy as np
 import pytest
-from scipy.sparse import csc_matrix, csr_matrix
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csc_matrix, csr_matrix, random
 
 from xmcbench import TopK
-from xmcbench.methods.label_tree.tree import Level, label_tree, levels, shortlist
+from xmcbench.methods.label_tree.tree import Level, cluster_evenly, label_tree, levels, of_length_1, shortlist
 
 
 def make_pairs(instances, labels, seed=0):
@@ -154,3 +156,51 @@ def test_shortlist_of_the_first_level_and_of_blocks(monkeypatch):
     assert drawn == {(0, 1), (0, 2)}
     monkeypatch.setattr("xmcbench.methods.label_tree.tree._BLOCK", 1)
     assert {*shortlist(level, None, 500, 0)[0][1].tolist()} == {0, 1, 2}
+
+
+@given(
+    rows=st.integers(1, 80),
+    halvings=st.integers(0, 6),
+    density=st.sampled_from([0.0, 0.1, 1.0]),
+    seed=st.integers(0, 9),
+)
+def test_sizes_differ_by_one_at_most(rows, halvings, density, seed):
+    clusters = 1 << min(halvings, rows.bit_length() - 1)
+    vectors = random(rows, 7, density, "csr", np.float32, seed)
+    found = cluster_evenly(vectors, clusters, seed)
+    sizes = np.bincount(found, minlength=clusters)
+    assert sizes.shape == (clusters,)
+    assert sizes.min() >= 1
+    assert sizes.max() - sizes.min() <= 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_of_like_directions_are_together_whatever_their_length(seed):
+    rng = np.random.default_rng(seed)
+    of_row = np.arange(40) % 2
+    directions = np.eye(2, 9)[of_row] + 0.1 * rng.random((40, 9))
+    lengths = rng.uniform(0.01, 100, (40, 1))
+    found = cluster_evenly(csr_matrix((directions * lengths).astype(np.float32)), 2, seed)
+    assert len({*zip(of_row.tolist(), found.tolist(), strict=True)}) == 2
+
+
+def test_a_cluster_is_a_half_of_the_one_above():
+    vectors = random(50, 20, 0.3, "csr", np.float32, 0)
+    coarse, fine = (cluster_evenly(vectors, clusters, 3) for clusters in (4, 8))
+    # The generator goes on from level to level, so that the levels above are the same.
+    np.testing.assert_array_equal(fine // 2, coarse)
+
+
+def test_a_seed_decides():
+    vectors = random(64, 20, 0.3, "csr", np.float32, 0)
+    first, again, other = (cluster_evenly(vectors, 16, seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_rows_of_length_1_and_empty_rows():
+    vectors = csr_matrix(np.array([[3, 4, 0], [0, 0, 0], [0, 1e-30, 0], [0, 0, 2]], np.float32))
+    found = of_length_1(vectors)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found.toarray(), [[0.6, 0.8, 0], [0, 0, 0], [0, 1, 0], [0, 0, 1]], rtol=1e-6)
+    assert vectors.data[0] == 3, "the argument is left as it is"

@@ -32,10 +32,16 @@ from xmcbench.records.equivalence import (
     with_evidence,
     write_file,
 )
-from xmcbench.runner.canaries.cells import canaries
-from xmcbench.runner.canaries.outcomes import Stored, compare
-from xmcbench.runner.canaries.protocol import StoredProtocol, compare_protocol, protocol_sources, run_protocol
-from xmcbench.runner.canaries.run import outcome_file, run_all
+from xmcbench.runner.canaries.cells import canaries, canary_folder
+from xmcbench.runner.canaries.outcomes import OUTCOMES, compare, read_outcomes
+from xmcbench.runner.canaries.protocol import (
+    PROTOCOL,
+    StoredProtocol,
+    compare_protocol,
+    protocol_sources,
+    run_protocol,
+)
+from xmcbench.runner.canaries.run import run_all
 from xmcbench.runner.execution import execute
 from xmcbench.runner.plan import plan_again
 from xmcbench.runner.target import Limits, Target
@@ -44,8 +50,6 @@ from xmcbench.storage.canonical import canonical_json
 if TYPE_CHECKING:
     from xmcbench.plugins.registry import Registry
 
-#: The file of the canary of ranks and metrics.
-PROTOCOL = "protocol"
 PROTOCOL_NAMES = {RANKS, METRICS}
 #: Tolerance for rounding on another machine: the share of true pairs whose rank changes, and the change of any figure
 #: of the default filter, as a fraction (0.0005 is 0.05 points).
@@ -86,8 +90,10 @@ class Verdict:
 def find_changed(registry: Registry, runs: Path) -> dict[str, str]:
     """Return name -> source of code that is not known to give the stored outcomes. Raises StorageError."""
     equivalence = read_equivalence(runs)
-    stored = {name: Stored.read(outcome_file(name)).source_sha256 for name in {canary.method for canary in canaries()}}
-    stored |= StoredProtocol.read(outcome_file(PROTOCOL)).sources
+    methods = {canary.method for canary in canaries()}
+    outcomes = read_outcomes(canary_folder() / OUTCOMES, methods)
+    stored = {name: outcomes[name].source_sha256 for name in methods}
+    stored |= StoredProtocol.read(canary_folder() / PROTOCOL).sources
     today = {**{name: registry.sources[name] for name in stored.keys() - PROTOCOL_NAMES}, **protocol_sources()}
     return {
         name: today[name]
@@ -108,13 +114,14 @@ def run_canaries(sources: Mapping[str, str], jobs: int = 2) -> list[Verdict]:
         verdicts.append(Verdict(name, before, sources[name], not problems, outcome))
 
     if protocol := PROTOCOL_NAMES & sources.keys():
-        stored = StoredProtocol.read(outcome_file(PROTOCOL))
+        stored = StoredProtocol.read(canary_folder() / PROTOCOL)
         problems = compare_protocol(stored.outcome, run_protocol())
         for name in sorted(protocol):
             judge(name, stored.sources[name], 1, problems[name])
     methods = sources.keys() - PROTOCOL_NAMES
+    stored_outcomes = read_outcomes(canary_folder() / OUTCOMES, methods)
     for name, outcomes in run_all(methods, jobs).items() if methods else ():
-        of_method = Stored.read(outcome_file(name))
+        of_method = stored_outcomes[name]
         differing = [f"{found.canary}: {found.what}" for found in compare(of_method.outcomes, outcomes)]
         skipped = [f"{canary}: skipped: {new.reason}" for canary, new in outcomes.items() if new.status == "skipped"]
         judge(name, of_method.source_sha256, len(outcomes), [*differing, *skipped])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,8 @@ from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.reading import read_bytes
 from xmcbench.topk import TopK
 
+#: The file of the stored outcomes.
+OUTCOMES = "outcomes.json"
 #: Labels of a text that are kept, and significant digits of their scores.
 _KEPT, _DIGITS = 5, 7
 #: Share of the labels, and of the ranks, that may differ because near ties depend on the processor; or twice the
@@ -57,33 +59,37 @@ class CanaryOutcome(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class Stored(Struct, frozen=True, forbid_unknown_fields=True):
     """The outcomes of a method's canaries, and their origin. source_sha256: of the method without its parts."""
 
-    method: str
     source_sha256: str
     date: str
     processor: str
     packages: dict[str, str]
     outcomes: dict[str, CanaryOutcome]
 
-    @classmethod
-    def read(cls, file: Path) -> Stored:
-        """Read a file of ``write``. Raises StorageError."""
-        try:
-            return msgspec.json.decode(read_bytes(file), type=cls)
-        except FileNotFoundError:
-            raise StorageError(f"no outcomes of canaries are stored in {file}", "xmcbench confirm --full") from None
-        except (OSError, msgspec.DecodeError) as error:
-            raise StorageError(f"cannot read the outcomes of canaries in {file}: {error}") from error
 
-    def write(self, file: Path) -> None:
-        """Write a file with a line per test text, so that diffs can be read."""
-        usual = msgspec.to_builtins(CanaryOutcome())
+def read_outcomes(file: Path, methods: Iterable[str]) -> dict[str, Stored]:
+    """Read the stored outcomes of all methods, among them the given ones. Raises StorageError."""
+    try:
+        stored = msgspec.json.decode(read_bytes(file), type=dict[str, Stored])
+    except (OSError, msgspec.DecodeError) as error:
+        raise StorageError(f"cannot read the outcomes of canaries in {file}: {error}") from error
+    if lacking := sorted({*methods} - stored.keys()):
+        names = ",".join(lacking)
+        raise StorageError(f"{file} has no outcomes of the canaries of {names}", f"xmcbench confirm --store {names}")
+    return stored
+
+
+def write_outcomes(file: Path, stored: Mapping[str, Stored]) -> None:
+    """Write outcomes by method, with a line per test text, so that diffs can be read and merged."""
+    usual = msgspec.to_builtins(CanaryOutcome())
+    content: dict[str, Any] = {}
+    for method, of_method in sorted(stored.items()):
         outcomes = {
             name: {key: value for key, value in msgspec.to_builtins(outcome).items() if value != usual[key]}
-            for name, outcome in self.outcomes.items()
+            for name, outcome in of_method.outcomes.items()
         }
-        content = json.dumps({**msgspec.to_builtins(self), "outcomes": outcomes}, indent=1, ensure_ascii=False)
-        with atomic_file(file) as stream:
-            stream.write(f"{content}\n".encode())
+        content[method] = {**msgspec.to_builtins(of_method), "outcomes": outcomes}
+    with atomic_file(file) as stream:
+        stream.write(f"{json.dumps(content, indent=1, ensure_ascii=False)}\n".encode())
 
 
 class Difference(Struct, frozen=True):

@@ -22,6 +22,8 @@ from xmcbench.storage.atomic import write_json
 from xmcbench.storage.reading import read_bytes
 from xmcbench.topk import TopK
 
+#: The file of the stored outcome.
+PROTOCOL = "protocol.json"
 #: Test instances, labels, true pairs and removed pairs of each instance, and training instances.
 _ROWS, _LABELS, _PAIRS, _REMOVED, _TRAINING = 400, 300, 3, 2, 900
 #: Constants of propensities. Sums differ in their last digits between two builds of numpy.

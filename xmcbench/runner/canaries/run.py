@@ -1,6 +1,7 @@
 """Runs of canaries, each in a process of its own.
 
-differences = compare(Stored.read(outcome_file("ict")).outcomes, run_all(["ict"])["ict"])
+stored = read_outcomes(canary_folder() / OUTCOMES, ["ict"])
+differences = compare(stored["ict"].outcomes, run_all(["ict"])["ict"])
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from datetime import UTC, datetime
 from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import get_context
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -24,7 +24,7 @@ from xmcbench.errors import DataError, Unavailable, summarize
 from xmcbench.metrics import TruePairs, true_ranks
 from xmcbench.plugins.loading import load
 from xmcbench.runner.canaries.cells import Canary, canaries, canary_folder, data
-from xmcbench.runner.canaries.outcomes import CanaryOutcome, Stored
+from xmcbench.runner.canaries.outcomes import OUTCOMES, CanaryOutcome, Stored, read_outcomes, write_outcomes
 from xmcbench.runner.parts import identity
 from xmcbench.runner.prediction import Phases, predict
 from xmcbench.storage.artifacts import Artifacts
@@ -58,20 +58,19 @@ def run_all(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, 
 
 
 def store(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, dict[str, CanaryOutcome]]:
-    """Run canaries, write their outcomes, a file per method, and return them. Raises StorageError."""
+    """Run canaries, store their outcomes beside those of other methods, and return them. Raises StorageError."""
     found = run_all(methods, jobs)
+    stored: dict[str, Stored] = {}
     for method, outcomes in found.items():
         kind = load(method)
         imports = ["numpy", "scipy", "pyarrow", *kind.packages]
         today = datetime.now(UTC).date().isoformat()
-        facts = (method, source_of(kind).digest, today, hardware().processor, package_versions(imports))
-        Stored(*facts, outcomes).write(outcome_file(method))
+        facts = (source_of(kind).digest, today, hardware().processor, package_versions(imports))
+        stored[method] = Stored(*facts, outcomes)
+    file = canary_folder() / OUTCOMES
+    earlier = read_outcomes(file, ()) if file.exists() else {}
+    write_outcomes(file, {**earlier, **stored})
     return found
-
-
-def outcome_file(method: str) -> Path:
-    """Return the file of the outcomes of a method's canaries, which may not exist. Raises DataError."""
-    return canary_folder() / f"{method}.json"
 
 
 def run(canary: Canary) -> CanaryOutcome:
