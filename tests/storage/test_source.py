@@ -16,7 +16,7 @@ from xmcbench.plugins.loading import from_file
 from xmcbench.plugins.registry import Registry
 from xmcbench.storage import source, syntax
 from xmcbench.storage.artifacts import Artifacts
-from xmcbench.storage.source import Sources, module_digest, modules_digest, source_of
+from xmcbench.storage.source import Sources, modules_digest, source_of
 from xmcbench.storage.syntax import Syntax, find_edited, keep_first, save_readings, syntax_of
 
 ROOT = Path(__file__).parents[2]
@@ -518,7 +518,7 @@ PINNED = "9e2a887b10ed9478ef1831ae64af0f9ad19bbc5b4c61c7c9031dee22757769a5"
 def test_a_digest_is_pinned(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "sample_of_syntax.py").write_text(SAMPLE)
-    assert module_digest("sample_of_syntax") == PINNED
+    assert Sources().of_modules("sample_of_syntax").digest == PINNED
 
 
 @pytest.fixture

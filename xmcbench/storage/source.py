@@ -64,11 +64,6 @@ def join_digests(digests: Sequence[str], parts: Sequence[Mapping[str, object]] =
     return digests[0] if len(digests) == 1 else sha256_json([list(digests), list(parts)])
 
 
-def module_digest(*modules: str) -> str:
-    """Return the SHA-256 (hex) of the source of the named modules and of what they import from their own packages."""
-    return Sources().of_modules(*modules).digest
-
-
 def modules_digest(*modules: str) -> str:
     """Return the SHA-256 (hex) of the source of the named modules, without the modules that they import."""
     found = {name: list(_Package.of(name).files(name))[-1][1] for name in modules}
