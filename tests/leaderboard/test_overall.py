@@ -82,6 +82,17 @@ def test_names_are_short_where_only_one_row_is_called_so(results, altered):
     assert [method.name for method in made.unranked] == ["ICT (small, MiniLM, 0 steps)", "ICT (hour)"]
 
 
+def test_changed_parameters_that_lack_a_dataset_are_not_listed(results, altered):
+    rows = results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4), few=(0.7, None, None))
+    changed = altered(rows[-1], (("cell", "parameters"), {"depth": 3}))
+    presets = {"few": {"": {"depth": 2}}}
+    made = overall.overall([*rows[:-1], changed], EZ, "P@1", staleness=Staleness(presets=presets))
+    assert made.unranked == ()
+    whole = [altered(one, (("cell", "parameters"), {"depth": 3})) for one in results(few=(0.7, 0.7, 0.7))]
+    made = overall.overall([*rows[:-1], *whole], EZ, "P@1", staleness=Staleness(presets=presets))
+    assert "FEW" in [method.name.split(" (")[0] for method in made.methods]
+
+
 def test_a_method_that_lacks_a_dataset_stands_below_the_others(results, record, altered):
     """With its figures and its notes, those with the most results first."""
     some = results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4), few=(0.7, None, None), most=(None, 0.95, 0.9))

@@ -96,7 +96,7 @@ def overall(
 
     A method with the same parameters is the same method; its value on a dataset is the mean over its seeds, under the
     dataset's own filter. A method that ignores pairs keeps its zero-shot result where it has no other. A method that
-    lacks a dataset is not ranked. Raises UsageError for fewer than two datasets or methods,
+    lacks a dataset is not ranked, and one with changed parameters is then not listed. Raises UsageError for fewer than two datasets or methods,
     StorageError for records of different data under one name.
     """
     done = [record for record in records if record.ok]
@@ -123,7 +123,7 @@ def overall(
     unranked = [
         Unranked(called[key], by_dataset[key], _marks(group, setting, judged))
         for key, group in groups.items()
-        if key not in whole
+        if key not in whole and not judged.has_changed(group[0], Facts.of(group[0]).preset)
     ]
     if len(whole) < 2:
         raise UsageError(
