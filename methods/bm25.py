@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 
-from xmcbench import Doc, Method, Texts, TopK, usable_cores
+from xmcbench import Doc, Method, Texts, TopK, arrow, usable_cores
 from xmcbench.methods.declarations import NonNegative, Share
 from xmcbench.methods.distributed.threads import in_threads
 from xmcbench.methods.label_text import LABEL_TEXT, LabelPart, read_labels
@@ -112,11 +112,10 @@ def _split_as_bm25s(batch: pa.Array, stemmer: str | None, stopwords: str | None)
 
     bm25s takes every token of every text in its hand; here it is every distinct word of the batch.
     """
-    import pyarrow as pa
     import Stemmer
 
     # By Python, as in bm25s: Arrow lowers one character at a time, and knows no final sigma.
-    lowered = pa.array([text.lower() for text in batch.to_pylist()], pa.large_string())
+    lowered = arrow.from_strings(text.lower() for text in batch.to_pylist())
     tokens = Tokens.of(lowered, r"[^\p{L}\p{N}_]+")
     words = tokens.words.to_pylist()
     stems = Stemmer.Stemmer(stemmer).stemWords(words) if stemmer else words

@@ -1,10 +1,11 @@
-"""Arrow arrays from numpy arrays and back, and scalars.
+"""Arrow arrays from numpy arrays and back, from texts, and scalars.
 
 pyarrow's own conversions import pandas where it is installed, which takes longer than most of what a cheap method does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,13 +36,18 @@ def to_numpy(array: pa.Array) -> np.ndarray[Any, Any]:
     return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
 
 
-def scalar(value: int | str) -> pa.Scalar:
-    """Return an integer as an Arrow ``int32``, a string as a ``large_string``."""
+def from_strings(texts: Iterable[str]) -> pa.Array:
+    """Return texts as an Arrow array of ``large_string``."""
     import pyarrow as pa
 
+    contents = [text.encode() for text in texts]
+    offsets = np.cumsum([0, *map(len, contents)], dtype=np.int64)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(contents))]
+    return pa.Array.from_buffers(pa.large_string(), len(contents), buffers)
+
+
+def scalar(value: int | str) -> pa.Scalar:
+    """Return an integer as an Arrow ``int32``, a string as a ``large_string``."""
     if isinstance(value, int):
         return from_numpy(np.array([value], np.int32))[0]
-    content = value.encode()
-    offsets = np.array([0, len(content)], np.int64)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
-    return pa.Array.from_buffers(pa.large_string(), 1, buffers)[0]
+    return from_strings([value])[0]

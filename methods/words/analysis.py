@@ -10,7 +10,7 @@ from unicodedata import normalize
 
 import numpy as np
 
-from xmcbench import Doc, Unavailable, installation
+from xmcbench import Doc, Unavailable, arrow, installation
 from xmcbench.methods.words.vocabulary import Tokens
 
 if TYPE_CHECKING:
@@ -106,18 +106,16 @@ def stop_words(language: Language) -> frozenset[str]:
 
 def rename_words(tokens: Tokens, names: list[str]) -> Tokens:
     """Return the tokens with their words renamed: words of one name become one, and those of none are left out."""
-    import pyarrow as pa
 
     numbers: dict[str, int] = {}
     number = np.array([numbers.setdefault(name, len(numbers)) if name else -1 for name in names], np.int32)
     codes = number[tokens.codes]
     kept = codes >= 0
-    return Tokens(codes[kept], tokens.rows[kept], pa.array(numbers, pa.large_string()), tokens.texts)
+    return Tokens(codes[kept], tokens.rows[kept], arrow.from_strings(numbers), tokens.texts)
 
 
 def _character_ngrams(tokens: Tokens) -> Tokens:
     """The n-grams of the characters of every word, with ``_`` at both of its edges."""
-    import pyarrow as pa
 
     numbers: dict[str, int] = {}
     of_word = [
@@ -131,7 +129,7 @@ def _character_ngrams(tokens: Tokens) -> Tokens:
     # Place i of a word's n-grams is the start of the word and i: one range per token, all in one array.
     inside = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     codes = flat[np.repeat(starts[tokens.codes], counts) + inside]
-    return Tokens(codes, np.repeat(tokens.rows, counts), pa.array(numbers, pa.large_string()), tokens.texts)
+    return Tokens(codes, np.repeat(tokens.rows, counts), arrow.from_strings(numbers), tokens.texts)
 
 
 def _ngrams(word: str) -> list[str]:
@@ -140,7 +138,6 @@ def _ngrams(word: str) -> list[str]:
 
 def _segment(batch: pa.Array) -> Tokens:
     """The words of texts by ICU's rules and dictionaries (UAX #29); what holds no letter or digit is not a word."""
-    import pyarrow as pa
     from icu4py.breakers import WordBreaker
 
     numbers: dict[str, int] = {}
@@ -156,4 +153,4 @@ def _segment(batch: pa.Array) -> Tokens:
         ]
         lengths.append(len(codes) - before)
     rows = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-    return Tokens(np.array(codes, np.int32), rows, pa.array(numbers, pa.large_string()), len(lengths))
+    return Tokens(np.array(codes, np.int32), rows, arrow.from_strings(numbers), len(lengths))

@@ -96,8 +96,8 @@ def overall(
 
     A method with the same parameters is the same method; its value on a dataset is the mean over its seeds, under the
     dataset's own filter. A method that ignores pairs keeps its zero-shot result where it has no other. A method that
-    lacks a dataset is not ranked, and one with changed parameters is then not listed. Raises UsageError for fewer than two datasets or methods,
-    StorageError for records of different data under one name.
+    lacks a dataset is not ranked, and one with changed parameters is then not listed. Raises UsageError for fewer than
+    two datasets or methods, StorageError for records of different data under one name.
     """
     done = [record for record in records if record.ok]
     inside = [record for record in done if record.cell.setting == setting]
