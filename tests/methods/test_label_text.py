@@ -49,7 +49,7 @@ def thesaurus(tmp_path):
 
 
 def carried(labels):
-    """Everything that labels carry, by uid."""
+    """All texts of labels, by uid."""
     columns = (labels.uids, labels.titles, labels.alternatives, labels.contents, labels.parents)
     return {uid: (title, Details(*more)) for uid, title, *more in zip(*columns, strict=True)}
 
