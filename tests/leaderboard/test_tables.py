@@ -187,8 +187,8 @@ def test_what_is_not_there_is_refused(on):
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex with siunitx (texlive-science)")
 def test_latex_sets_it_in_two_columns_at_the_size_of_the_text(tmp_path, inside):
-    words = ("export", "table", "--runs", BOARD, "--setting", "full", "--out", "full.tex")
-    ended = inside(*words)
+    datasets = "lf-debian-20k,lf-debian-de,lf-manseealso,lf-wordnet"
+    ended = inside("export", "table", "--runs", BOARD, "--setting", "full", "--dataset", datasets, "--out", "full.tex")
     assert ended.returncode == 0, ended.stderr
     (tmp_path / "paper.tex").write_text(
         r"\documentclass[twocolumn]{article}\usepackage{booktabs,siunitx,etoolbox}\begin{document}"
