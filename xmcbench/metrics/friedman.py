@@ -38,13 +38,9 @@ def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     if values.ndim != 2 or not values.size or not np.isfinite(values).all():
         raise DataError(f"ranks need a value of each method in each block, not {np.shape(values)} with gaps")
-    better = (values[:, None, :] > values[:, :, None]).sum(axis=2)
-    return np.asarray(better + (_count_equal(values) + 1) / 2, np.float64)
+    from scipy.stats import rankdata
 
-
-def _count_equal(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return how many methods of its block have the value of a method, itself included, int64 [blocks, methods]."""
-    return np.asarray((values[:, None, :] == values[:, :, None]).sum(axis=2), np.int64)
+    return np.asarray(rankdata(-values, axis=1), np.float64)
 
 
 def friedman(values: NDArray[np.float64]) -> Friedman | None:
@@ -52,34 +48,19 @@ def friedman(values: NDArray[np.float64]) -> Friedman | None:
 
     None for fewer than three methods or two blocks, or if all are tied.
     """
-    from scipy.special import chdtrc  # scipy.stats would take 0.3 s to import
+    from scipy.stats import friedmanchisquare
 
-    blocks, methods = values.shape
-    if methods < 3 or blocks < 2 or (values == values[:, :1]).all():
+    if values.shape[1] < 3 or len(values) < 2 or (values == values[:, :1]).all():
         return None
-    sums = ranks(values).sum(axis=0)
-    # The variance of the ranks of a block is that of 1, 2, ... without ties.
-    corrected = blocks * methods * (methods**2 - 1) - (_count_equal(values) ** 2 - 1).sum()
-    statistic = 12 * (methods - 1) * ((sums - blocks * (methods + 1) / 2) ** 2).sum() / corrected
-    return Friedman(float(statistic), float(chdtrc(methods - 1, statistic)))
+    return Friedman(*map(float, friedmanchisquare(*values.T)))
 
 
 def critical_difference(methods: int, blocks: int, level: float = 0.05) -> float:
-    """Return the least significant difference of two average ranks by Nemenyi's test, over all pairs at once.
+    """Return the least significant difference of two average ranks by Nemenyi's test, over all pairs at once."""
+    from scipy.stats import studentized_range
 
-    It is the quantile of the range of so many standard normal variables, found by bisection.
-    """
-    from scipy.special import ndtr
-
-    places = np.linspace(-8, 8, 641)
-    density = np.exp(-(places**2) / 2) / math.sqrt(2 * math.pi) * (places[1] - places[0])
-    low, high = 0.0, 20.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        # The lowest is at a place, and the others are within the range above it.
-        within = methods * (density * (ndtr(places + middle) - ndtr(places)) ** (methods - 1)).sum()
-        low, high = (low, middle) if within > 1 - level else (middle, high)
-    return high / math.sqrt(2) * math.sqrt(methods * (methods + 1) / (6 * blocks))
+    quantile = float(studentized_range.ppf(1 - level, methods, math.inf)) / math.sqrt(2)
+    return quantile * math.sqrt(methods * (methods + 1) / (6 * blocks))
 
 
 def win_rates(values: NDArray[np.float64]) -> NDArray[np.float64]:
