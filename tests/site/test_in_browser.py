@@ -16,6 +16,7 @@ from xmcbench.leaderboard.examples import Examples
 from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.overall import read_list
 from xmcbench.leaderboard.pages import pages, read_remarks
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
 from xmcbench.runner.scoring import StoredScores
 
@@ -29,7 +30,14 @@ PAGES = sorted(path.stem.replace("README", "index") + ".html" for path in BOARD.
 def make_files():
     store = Store(BOARD)
     remarks, scores = read_remarks(BOARD / "remarks"), StoredScores(store)
-    board = pages(store.records(), remarks=remarks, ranked=read_list(BOARD), scores=scores, examples=Examples.of(store))
+    board = pages(
+        store.records(),
+        remarks=remarks,
+        staleness=Registry([]).staleness(BOARD),
+        ranked=read_list(BOARD),
+        scores=scores,
+        examples=Examples.of(store),
+    )
     return files(board, "html", records="../records")
 
 
