@@ -80,7 +80,7 @@ class BM25(Method):
         self._index = SparseIndex(csc_matrix(scores, shape=(len(raw_Y), len(terms))).tocsr())
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
-        """The k labels with the highest BM25 score for each text."""
+        """Return the k labels with the highest BM25 score of every text."""
         for queries in in_threads(self._count_terms, self._batches(raw_X), usable_cores()):
             yield self._index.search(queries, k)
 
@@ -110,7 +110,7 @@ class BM25(Method):
 def _split_as_bm25s(batch: pa.Array, stemmer: str | None, stopwords: str | None) -> Tokens:
     """Return the tokens of ``bm25s.tokenize``: lower case, words of two letters, digits or underscores and more.
 
-    bm25s takes every token of every text in its hand; here it is every distinct word of the batch.
+    bm25s looks at every token of every text in Python; here Python sees each distinct word of the batch once.
     """
     import Stemmer
 
