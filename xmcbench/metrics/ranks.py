@@ -79,11 +79,38 @@ def true_ranks(predicted: NDArray[np.int32], pairs: TruePairs, removed: csr_matr
             f"predictions have the shape {predicted.shape}, the truth has {pairs.instances} rows",
             "predict(raw_X, k) returns one row of labels for each instance",
         )
-    top = predicted if removed is None else remove_filtered(predicted, removed)
-    hits = find(top[:, :DEPTH], pairs.rows, pairs.labels)
+    hits = find(predicted, pairs.rows, pairs.labels)
+    rank = hits.rank if removed is None else _move_up(hits, pairs, find_filtered(predicted, removed))
+    kept = (rank >= 0) & (rank < DEPTH)
     ranks = np.zeros(len(pairs), np.uint8)  # has room for ranks up to 255
-    ranks[hits.pair] = hits.rank + 1
+    ranks[hits.pair[kept]] = rank[kept] + 1
     return ranks
+
+
+def _move_up(hits: Hits, pairs: TruePairs, filtered: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return the ranks of hits without the filtered predictions before them; -1 for a filtered one."""
+    row, rank = filtered
+    depth = 1 + max(hits.rank.max(initial=0), rank.max(initial=0))
+    removed = np.sort(row * depth + rank)
+    own = pairs.rows[hits.pair]
+    place = own * depth + hits.rank
+    before = np.searchsorted(removed, place) - np.searchsorted(removed, own * depth)
+    return np.where(np.isin(place, removed), -1, hits.rank - before)
+
+
+def find_filtered(predicted: NDArray[np.int32], removed: csr_matrix) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return row and 0-based rank, int64 [filtered] each, of the predictions [N, k] that a filter [N, L] removes.
+
+    Raises DataError when the filter is for another number of rows.
+    """
+    if removed.shape[0] != len(predicted):
+        raise DataError(
+            f"the filter has {removed.shape[0]} rows, the predictions {len(predicted)}",
+            "the filter of the training set where that of the test set is meant?",
+        )
+    rows, labels = pairs_of(removed)
+    hits = find(predicted, rows, labels)
+    return rows[hits.pair], hits.rank
 
 
 def longest_filter(removed: csr_matrix | None) -> int:
@@ -104,18 +131,12 @@ def remove_filtered(indices: NDArray[np.int32], removed: csr_matrix | None, dept
     indices = np.asarray(indices, np.int32)
     if removed is None:
         return _fit(indices, depth)
-    if removed.shape[0] != len(indices):
-        raise DataError(
-            f"the filter has {removed.shape[0]} rows, the predictions {len(indices)}",
-            "the filter of the training set where that of the test set is meant?",
-        )
-    rows, labels = pairs_of(removed)
-    hits = find(indices, rows, labels)
+    filtered, rank = find_filtered(indices, removed)
     kept = _fit(indices, depth)
     # Most rows lose nothing; only the others are rebuilt, from all the predictions they came with.
-    touched, row = np.unique(rows[hits.pair], return_inverse=True)
+    touched, row = np.unique(filtered, return_inverse=True)
     affected = indices[touched]
-    affected[row, hits.rank] = -1
+    affected[row, rank] = -1
     present = affected >= 0
     place = np.cumsum(present, axis=1) - 1
     source_row, source_rank = np.nonzero(present & (place < depth))
