@@ -30,6 +30,8 @@ _MARKS = {
     ".md": (0, "<!-- {} -->"),
     ".svg": (1, "<!-- {} -->"),
     ".html": (2, "<!-- {} -->"),
+    ".css": (0, "/* {} */"),
+    ".js": (0, "// {}"),
     ".tex": (0, "% {}"),
     ".json": (1, ' "generated": "{}",'),
 }
@@ -49,9 +51,9 @@ def files(
 ) -> dict[str, str]:
     """Path below the board -> content.
 
-    markdown: one file per page, an .svg per chart. html: one file per page, which holds its charts. latex: one file per
-    table. csv: one file per table, and one with the points of each chart. json: one file per page. records: the way
-    from a page of a site to the folder of records, empty where there is none.
+    markdown: one file per page, an .svg per chart. html: one file per page, which holds its charts, a style sheet and a
+    script. latex: one file per table. csv: one file per table, and one with the points of each chart. json: one file
+    per page. records: the way from a page of a site to the folder of records, empty where there is none.
     """
     cited = tuple(sources() if published is None else published)
     made = site.site(pages, cited, records) if layout == "html" else {}

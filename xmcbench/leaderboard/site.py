@@ -1,7 +1,7 @@
 """Pages as a site: HTML files that open from disk, offline, and without JavaScript.
 
-Tables, paragraphs and figures are those of the Markdown pages. A script of a few kilobytes in every page searches,
-sorts, filters and saves tables; it loads nothing.
+Tables, paragraphs and figures are those of the Markdown pages. A style sheet and a script lie beside the pages. The
+script searches, sorts, filters and saves tables; it loads nothing.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ class Links(NamedTuple):
 def site(pages: Sequence[Page], cited: Sequence[Source], records: str = "") -> dict[str, str]:
     """Return the files of a site: name -> content.
 
-    A page has the style of its charts once. records: the way from a page to the folder of records, empty where there
-    is none.
+    records: the way from a page to the folder of records, empty where there is none.
     """
-    return {_file(page.name): _page(page, pages, cited, records) for page in pages}
+    style, script = ((resources(__package__) / name).read_text(encoding="utf-8") for name in ("site.css", "site.js"))
+    made = {_file(page.name): _page(page, pages, cited, records) for page in pages}
+    return made | {"site.css": document.STYLE + style + canvas.rules(), "site.js": script}
 
 
 def _file(name: str) -> str:
@@ -59,8 +60,7 @@ def _page(page: Page, pages: Sequence[Page], cited: Sequence[Source], records: s
     links = Links(cited, _places(page, pages), records)
     body = [document.heading(1, page.title), *_controls(page), *_sections(page.blocks, links)]
     parts += [f'<main id="main">\n{chr(10).join(body)}\n</main>', _footer(page.date)]
-    style = _resource("site.css") + (canvas.rules() if any(isinstance(block, Figures) for block in page.blocks) else "")
-    return document.page(page.title, parts, style=style, script=_resource("site.js"))
+    return document.page(page.title, parts, site="site")
 
 
 def _places(page: Page, pages: Iterable[Page]) -> dict[str, str]:
@@ -249,7 +249,3 @@ def _relink(tokens: Iterable[Token]) -> None:
             name, _, rest = target.partition("#")
             if name.endswith(".md") and "/" not in name and ":" not in name:
                 token.attrSet("href", _file(name.removesuffix(".md")) + (f"#{rest}" if rest else ""))
-
-
-def _resource(name: str) -> str:
-    return (resources("xmcbench.leaderboard") / name).read_text(encoding="utf-8")
