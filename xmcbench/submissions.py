@@ -78,8 +78,8 @@ def examine(
     found, loaded = Admission(), {}
     sent_before: dict[str, Path] = {}
     here = board.records()
-    titles = _titles(registry, here)
-    registered = {entry.name for entry in registry if entry.description}
+    registered = {entry.name: entry.title for entry in registry if entry.description}
+    titles = {record.cell.method: record.method.title for record in here} | registered
     for root in roots:
         sent = Store(root)
         for path, record in sent.entries():
@@ -135,12 +135,6 @@ def add(accepted: Sequence[Candidate], board: Store, scorer: Scorer) -> None:
             scorer.score(cell, staged.root, candidate.source, record.predictions.depth)  # writes the ranks
             board.write(record, staged)
     pack(board)
-
-
-def _titles(registry: Registry, records: Iterable[Record]) -> dict[str, str]:
-    """Method -> title, of those that can be run here and of those on the board."""
-    titles = {record.cell.method: record.method.title for record in records}
-    return titles | {entry.name: entry.title for entry in registry if entry.description}
 
 
 def _check_dataset(name: str, datasets: Mapping[str, str]) -> None:

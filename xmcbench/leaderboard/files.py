@@ -79,11 +79,8 @@ def files(
 
 def curve_files(made: Curve) -> dict[str, str]:
     """Return the two files of a coverage curve: its chart and its points."""
-    drawing = f"{made.stem}.svg"
-    return {
-        drawing: _with_mark(drawing, charts.coverage(made).draw()),
-        f"{made.stem}.csv": curves.as_csv(made),
-    }
+    contents = {f"{made.stem}.svg": charts.coverage(made).draw(), f"{made.stem}.csv": curves.as_csv(made)}
+    return {name: _with_mark(name, content) for name, content in contents.items()}
 
 
 def _mark(name: str) -> tuple[int, str]:

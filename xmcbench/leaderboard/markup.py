@@ -14,7 +14,7 @@ from xmcbench.leaderboard.tables import BEST, MINOR, TIED, Column, Table, TableC
 from xmcbench.output import document, escaping
 from xmcbench.output.layout import format_table, in_markdown
 
-#: What does not stand in a label as it is: a percent sign begins a comment.
+#: Characters that do not stand in a label as they are: a percent sign begins a comment.
 _NO_LABEL = re.compile(r"[^\w.:+-]+")
 _FAMILIES = {"P": "Precision", "R": "Recall"}
 #: The sign of a figure that is statistically tied with the best one of its column.

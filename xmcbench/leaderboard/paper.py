@@ -79,7 +79,8 @@ def paper_table(
         for row in shown[name]:
             rows.setdefault(row.name, {})[name] = row
     if methods:
-        rows = dict(sorted(rows.items(), key=lambda named: _place(next(iter(named[1].values())), methods)))
+        firsts = {key: next(iter(own.values())) for key, own in rows.items()}
+        rows = {key: rows[key] for name in methods for key, first in firsts.items() if _is_named(first, name)}
     return PaperTable(
         tuple((name, metric) for name in chosen for metric in metrics),
         rows,
@@ -145,7 +146,3 @@ def _choose(measured: Measured, methods: Sequence[str]) -> list[Row]:
 def _is_named(row: Row, name: str) -> bool:
     method, colon, preset = name.partition(":")
     return row.records[0].cell.method == method and (not colon or row.facts.preset == preset)
-
-
-def _place(row: Row, methods: Sequence[str]) -> int:
-    return next(place for place, name in enumerate(methods) if _is_named(row, name))

@@ -27,7 +27,7 @@ from xmcbench.storage.reading import read_text
 #: The layout of the MACLR paper: every measured table has these. A published one may lack those that it does not print.
 MAIN = ("P@1", "P@3", "P@5", "R@1", "R@3", "R@5", "R@10", "R@100")
 
-#: What a link of Markdown may contain, and the key of a citation of LaTeX.
+#: The links that Markdown may contain, and the keys of citations in LaTeX.
 _LINK, _KEY = re.compile(r"https?://[\w./?#@!$&'*+,;=%:~-]+", re.ASCII), re.compile(r"[\w.:+/-]+", re.ASCII)
 
 

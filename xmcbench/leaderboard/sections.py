@@ -74,7 +74,10 @@ class Context:
         keys = tuple(record.key for record in records)
         if keys not in self._known:
             runs = [found for record in records if self.scores and (found := self.scores(record)) is not None]
-            subsets = [_subset(record) for record in records]
+            # The digests of the pairs that each run was given; None where pairs play no part.
+            subsets = [
+                None if record.method.supervision == "unused" else record.cell.subset_sha256 for record in records
+            ]
             is_whole = runs and len(runs) == len(records)
             self._known[keys] = Contender(runs, subsets, records[0].seedless) if is_whole else None
         return self._known[keys]
@@ -207,11 +210,6 @@ def _shared(shown: Sequence[Row], metrics: Iterable[str]) -> tuple[str, ...]:
     return tuple(metric for metric in metrics if all(metric in row.figures for row in shown))
 
 
-def _subset(record: Record) -> str | None:
-    """The digest of the pairs that a run was given; None where pairs play no part."""
-    return None if record.method.supervision == "unused" else record.cell.subset_sha256
-
-
 def _with_a_remark(made: Iterable[Row], remark: str) -> list[str]:
     """The titles of methods in a table with which a paragraph of the remark begins."""
     paragraphs = re.split(r"\n\s*\n", remark)
@@ -226,21 +224,14 @@ def _with_a_remark(made: Iterable[Row], remark: str) -> list[str]:
 def _groups(made: Sequence[Row], groups: Sequence[str], setting: Setting, caption: str) -> list[Block]:
     if not any(all(group in row.views for group in groups) for row in made):
         return []
-    shown = _with_subsets(made) if "seen" in groups else made
-    heading = Heading(2, f"By label: {', '.join(groups)}")
-    return [heading, group_table(shown, groups, f"{setting.slug}-{groups[0]}", caption)]
-
-
-def _with_subsets(made: Sequence[Row]) -> list[Row]:
-    """Rows with a note where they lack subsets of others, as is so for one that ignores them and is run once.
-
-    A row without a result has no seeds, and no note.
-    """
     seeds = {seed for row in made for seed in row.seeds}
-    return [
-        replace(row, marks=(*row.marks, captions.subsets(row.seeds))) if row.seeds and {*row.seeds} != seeds else row
-        for row in made
-    ]
+    if "seen" in groups:  # a row may lack subsets that others have, such as one that ignores them and is run once
+        made = [
+            row if {*row.seeds} == seeds else replace(row, marks=(*row.marks, captions.subsets(row.seeds)))
+            for row in made
+        ]
+    heading = Heading(2, f"By label: {', '.join(groups)}")
+    return [heading, group_table(made, groups, f"{setting.slug}-{groups[0]}", caption)]
 
 
 def _costs(made: Sequence[Row], dataset: str, setting: Setting) -> list[Block]:
