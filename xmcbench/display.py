@@ -67,7 +67,7 @@ class Outlook:
 class Screen:
     """A place where the progress of a run is shown, while it is entered. This one shows nothing."""
 
-    #: Whether ``show`` replaces its last lines, so that nothing needs to be printed when a cell starts.
+    #: True if ``show`` replaces its last lines, so that nothing needs to be printed when a cell starts.
     changes = False
 
     def __enter__(self) -> Self:

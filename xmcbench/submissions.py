@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import get_args
 
 from xmcbench.data import load_dataset
 from xmcbench.data.archives import Patience, download, unpack
 from xmcbench.data.catalog import is_name
 from xmcbench.errors import StorageError, UsageError, XmcbenchError
 from xmcbench.leaderboard.consistency import latest
-from xmcbench.leaderboard.files import files
+from xmcbench.leaderboard.files import Format, files
 from xmcbench.leaderboard.pages import pages
 from xmcbench.output.escaping import skeleton, terminal
 from xmcbench.plugins.registry import Registry
@@ -31,13 +31,9 @@ from xmcbench.storage.atomic import copy
 from xmcbench.storage.reading import ARRAYS
 from xmcbench.storage.temporary import scratch
 
-if TYPE_CHECKING:
-    from xmcbench.leaderboard.files import Format
-
 _URLS = ("https://", "http://")
 #: Letters of a text that stands on a page.
 _LONGEST = 200
-_FORMATS: tuple[Format, ...] = ("markdown", "latex", "csv", "json", "html")
 
 
 @dataclass(frozen=True)
@@ -82,8 +78,8 @@ def examine(
     found, loaded = Admission(), {}
     sent_before: dict[str, Path] = {}
     here = board.records()
-    titles = _titles(registry, here)
-    registered = {entry.name for entry in registry if entry.description}
+    registered = {entry.name: entry.title for entry in registry if entry.description}
+    titles = {record.cell.method: record.method.title for record in here} | registered
     for root in roots:
         sent = Store(root)
         for path, record in sent.entries():
@@ -114,9 +110,8 @@ def examine(
             found.accepted.append(Candidate(path, record, sent, source, there))
     taken = {candidate.record.key for candidate in found.accepted}
     others = [record for record in here if record.cell.dataset in loaded and record.key not in taken]
-    kept, _ = latest(
-        [*others, *(candidate.record for candidate in found.accepted)]
-    )  # a board leaves earlier versions out
+    # A board leaves records of earlier versions out.
+    kept, _ = latest([*others, *(candidate.record for candidate in found.accepted)])
     keys = {record.key for record in kept}
     shown = [record for record in others if record.key in keys]
     if problem := _unshowable(shown):
@@ -140,12 +135,6 @@ def add(accepted: Sequence[Candidate], board: Store, scorer: Scorer) -> None:
             scorer.score(cell, staged.root, candidate.source, record.predictions.depth)  # writes the ranks
             board.write(record, staged)
     pack(board)
-
-
-def _titles(registry: Registry, records: Iterable[Record]) -> dict[str, str]:
-    """Method -> title, of those that can be run here and of those on the board."""
-    titles = {record.cell.method: record.method.title for record in records}
-    return titles | {entry.name: entry.title for entry in registry if entry.description}
 
 
 def _check_dataset(name: str, datasets: Mapping[str, str]) -> None:
@@ -174,22 +163,18 @@ def _check_texts(record: Record) -> None:
 
 def _check_names(record: Record, titles: Mapping[str, str]) -> None:
     """Raise StorageError for a method whose name or title looks like that of another one. titles: method -> title."""
-    own = {"name": skeleton(record.cell.method), "title": _skeleton_of_title(record.method.title)}
-    if not own["title"]:
+
+    def plain(name: str) -> str:
+        return skeleton(name.partition("(")[0])  # a title without the variant in parentheses
+
+    if not plain(record.method.title):
         raise StorageError(f"its title {record.method.title!r} has no letter or digit")
     for method, title in titles.items():
-        if method != record.cell.method:
-            for what, other in (("name", method), ("title", title)):
-                if own[what] == (skeleton(other) if what == "name" else _skeleton_of_title(other)):
-                    shown = record.cell.method if what == "name" else record.method.title
-                    raise StorageError(
-                        f"its method's {what} {shown!r} looks like that of {method}: {other!r}", "choose another"
-                    )
-
-
-def _skeleton_of_title(title: str) -> str:
-    """The skeleton of a title without the variant in parentheses."""
-    return skeleton(title.partition("(")[0])
+        for what, own, other in (("name", record.cell.method, method), ("title", record.method.title, title)):
+            if method != record.cell.method and plain(own) == plain(other):
+                raise StorageError(
+                    f"its method's {what} {own!r} looks like that of {method}: {other!r}", "choose another"
+                )
 
 
 def _check_free(record: Record, board: Store, force: bool) -> None:
@@ -221,7 +206,7 @@ def _unshowable(records: Sequence[Record]) -> str:
     """Return why the board of these records cannot be made in some format; empty if it can."""
     try:
         made = pages(records)
-        for layout in _FORMATS:
+        for layout in get_args(Format):
             for name, content in files(made, layout).items():
                 content.encode()
                 if name.endswith(".svg"):

@@ -1,4 +1,4 @@
-"""The site of the committed records in a browser: nothing is loaded, everything can be read and reached.
+"""The site of the committed records in a browser: nothing else is loaded, everything can be read and reached.
 
 Run by `tox -e site`. Elsewhere these tests are skipped, unless playwright, axe-core-python and Chromium are there.
 """
@@ -53,7 +53,7 @@ def site(tmp_path_factory):
 
 @pytest.fixture
 def opened(browser, site):
-    """Open a page of the site; what it requests beside itself and what goes wrong is in ``noise`` at the end."""
+    """Open a page of the site; what it requests beside its two files and what goes wrong is in ``noise`` at the end."""
     contexts, noise = [], []
 
     def open_page(name, width=1280, scheme="light", scripts=True, address=""):
@@ -65,7 +65,8 @@ def opened(browser, site):
         url = (site / name).as_uri()
         page.on("console", lambda message: noise.append(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: noise.append(str(error)))
-        page.on("request", lambda request: noise.append(request.url) if request.url.partition("#")[0] != url else None)
+        own = {url, *((site / file).as_uri() for file in ("site.css", "site.js"))}
+        page.on("request", lambda request: noise.append(request.url) if request.url.split("#")[0] not in own else None)
         page.goto(url + address)
         return page
 
@@ -283,10 +284,13 @@ def test_a_choice_that_a_page_does_not_offer_changes_nothing(opened):
 
 
 def test_a_browser_runs_nothing_but_what_the_page_came_with(browser, site, tmp_path):
-    """Whatever else gets into the HTML: the policy names the script and the style by their digests."""
+    """Whatever else gets into the HTML: the policy allows no script and no style inside it, and none from elsewhere."""
+    for name in ("site.css", "site.js"):
+        (tmp_path / name).write_bytes((site / name).read_bytes())
     content = (site / "index.html").read_text()
     foreign = "<script>document.title = 'changed'</script><style>main { display: none }</style>"
     foreign += "<img src='x.png' onerror=\"document.title = 'changed'\"><p style='color: red'>end</p>"
+    foreign += "<script src='https://example.org/x.js'></script>"
     changed = tmp_path / "changed.html"
     changed.write_text(content.replace("</main>", f"{foreign}</main>"))
     context = browser.new_context()
@@ -301,7 +305,8 @@ def test_a_browser_runs_nothing_but_what_the_page_came_with(browser, site, tmp_p
         assert any(
             "Content Security Policy" in message and kind.split()[0] in message.lower() for message in refused
         ), kind
-    assert len(refused) >= 4
+    assert sum("https://example.org/x.js" in message for message in refused) == 1
+    assert len(refused) >= 5
     context.close()
 
 

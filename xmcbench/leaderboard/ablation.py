@@ -13,7 +13,7 @@ from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.losses import loss_charts
 from xmcbench.leaderboard.published import MAIN, Ablation, Source
-from xmcbench.leaderboard.rows import apart, by_setting, group_rows, rows, shared_name, slug
+from xmcbench.leaderboard.rows import by_setting, group_by, group_rows, rows, shared_name, slug, tell_apart
 from xmcbench.leaderboard.tables import ablation_table, text_table, without_switches
 from xmcbench.records import Record, Staleness
 from xmcbench.storage.canonical import sha256_json
@@ -64,35 +64,24 @@ def _groups(records: Records, ablation: Ablation) -> list[tuple[str, str, Record
 
     The name is what the names of all rows have in common, the stem names their files.
     """
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        cell = record.cell
-        others = {name: value for name, value in cell.parameters.items() if name not in ablation.switches}
-        groups.setdefault(sha256_json([cell.method, others]), []).append(record)
-    named: dict[str, dict[str, Records]] = {}
+    groups = group_by(records, lambda record: sha256_json([record.cell.method, others(record, ablation)]))
+    kept: dict[str, Records] = {}
+    named = {}
     for key, group in sorted(groups.items()):
         if all(all(_switches_of(record.cell.parameters, ablation)) for record in group):
             continue
         cell = group[0].cell
-        place = f"{cell.dataset.lower()}-{cell.setting.slug}"
-        stem = f"{place}-{slug(cell.method)}-{key[:6]}"
+        stem = f"{cell.dataset.lower()}-{cell.setting.slug}-{slug(cell.method)}-{key[:6]}"
         # The budget is not that of all rows, and a row set up by hand is named after its parameters too.
         variants = [without_switches(f"({record.method.variant})", ablation.switches)[1:-1] for record in group]
-        named.setdefault(shared_name(group[0].method.title, variants), {})[stem] = group
-    return sorted(
-        (
-            (name + difference, stem, group)
-            for name, same in named.items()
-            for difference, (stem, group) in zip(_apart([*same.values()], ablation), same.items(), strict=True)
-        ),
-        key=lambda named: named[:2],
-    )
+        kept[stem], named[stem] = group, shared_name(group[0].method.title, variants)
+    names = tell_apart(named, {stem: others(group[0], ablation) for stem, group in kept.items()})
+    return sorted(((names[stem], stem, group) for stem, group in kept.items()), key=lambda group: group[:2])
 
 
-def _apart(groups: Sequence[Records], ablation: Ablation) -> list[str]:
-    """The other parameters in which groups of the same name differ (a preset may have changed)."""
-    parameters = [group[0].cell.parameters for group in groups]
-    return apart([{name: own[name] for name in own.keys() - ablation.switches.keys()} for own in parameters])
+def others(record: Record, ablation: Ablation) -> dict[str, object]:
+    """Return the parameters of a record that are not switches."""
+    return {name: value for name, value in record.cell.parameters.items() if name not in ablation.switches}
 
 
 def _blocks_of(group: tuple[str, str, Records], ablation: Ablation, staleness: Staleness) -> Iterator[Block]:

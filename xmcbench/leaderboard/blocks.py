@@ -75,26 +75,26 @@ class Page:
 
 
 def with_few_charts(page: Page) -> Page:
-    """The page with its first charts only."""
-    blocks, room = [], CHARTS
+    """Return the page with its first charts only."""
+    room = CHARTS
+    blocks: list[Block] = []
     for block in page.blocks:
-        if isinstance(block, Figures):
-            block = Figures(block.charts[:room])  # noqa: PLW2901 - the block that is kept
-            room -= len(block.charts)
-            if not block.charts:
-                continue
-        blocks.append(block)
+        if not isinstance(block, Figures):
+            blocks.append(block)
+        elif kept := block.charts[:room]:
+            blocks.append(Figures(kept))
+            room -= len(kept)
     return replace(page, blocks=tuple(blocks))
 
 
 def citations(printed: Sequence[Source], cited: Callable[[Source], object]) -> list[Block]:
-    """The section of sources: those for which ``cited`` is true, each with its number."""
-    lines = [f"[{number}] {markdown(_reference(source))}" for number, source in enumerate(printed, 1) if cited(source)]
+    """Return the section of sources: those for which ``cited`` is true, each with its number."""
+    lines = []
+    for number, source in enumerate(printed, 1):
+        if cited(source):
+            protocol = f"{source.protocol[:1].upper()}{source.protocol[1:]}"
+            lines.append(f"[{number}] {markdown(f'{source.citation}. {source.homepage}. {protocol}.')}")
     return [Heading(2, "Sources"), "  \n".join(lines)] if lines else []
-
-
-def _reference(source: Source) -> str:
-    return f"{source.citation}. {source.homepage}. {source.protocol[:1].upper()}{source.protocol[1:]}."
 
 
 def without_a_result(rows: Iterable[Row]) -> list[Block]:

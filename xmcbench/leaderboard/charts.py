@@ -12,14 +12,13 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from xmcbench.leaderboard.blocks import CHARTS
+from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.canvas import DAGGER, Chart, title_of
 from xmcbench.leaderboard.curves import CoverageLine, CoveragePoint, Curve, curve, over_seeds
 from xmcbench.leaderboard.lines import Axis, Line, Lines, Point
 from xmcbench.leaderboard.losses import loss_charts
 from xmcbench.leaderboard.points import Scatter, Spot
-from xmcbench.leaderboard.rows import Cost, Row, apart, borrow, rows, shared_name
-from xmcbench.metrics import protocol
+from xmcbench.leaderboard.rows import Row, borrow, rows, shared_name, tell_apart
 from xmcbench.records import Record, Staleness
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json
@@ -35,19 +34,11 @@ _FAR = 2 / 3
 #: Seconds that a cost is at least, for a logarithmic axis, and ticks of an axis of budgets at most.
 _CHEAPEST, _TICKS = 0.01, 7
 
-Shown = TypeVar("Shown")
+Shown = TypeVar("Shown", Row, CoverageLine)
 
 
-def of_dataset(
-    complete: Mapping[Setting, Sequence[Record]], filter_name: str, staleness: Staleness
-) -> tuple[Chart, ...]:
-    """The charts of a dataset's page, the most telling first. complete: setting -> records of whole methods."""
-    return tuple(itertools.islice(_of_dataset(complete, filter_name, staleness), CHARTS))
-
-
-def _of_dataset(
-    complete: Mapping[Setting, Sequence[Record]], filter_name: str, staleness: Staleness
-) -> Iterator[Chart]:
+def of_dataset(complete: Mapping[Setting, Sequence[Record]], filter_name: str, staleness: Staleness) -> Iterator[Chart]:
+    """Yield the charts of a dataset, the most telling first. complete: setting -> records of whole methods."""
     records = [record for group in complete.values() for record in group]
     for metric in _CURVES:
         if made := curve(records, "label", metric, filter_name, staleness=staleness):
@@ -57,37 +48,32 @@ def _of_dataset(
     for group in complete.values():
         if drawn := budget(group, filter_name, staleness):
             yield drawn
-    for metric in _CURVES[:1]:
-        if made := curve(records, "pair", metric, filter_name, staleness=staleness):
-            yield coverage(_best(made))
+    if made := curve(records, "pair", _CURVES[0], filter_name, staleness=staleness):
+        yield coverage(_best(made))
     if zero_shot := complete.get(Setting("ez")):
         # One of them: a page shows results, and the records have the losses of all trainings.
         yield from itertools.islice(loss_charts(zero_shot, f"{zero_shot[0].cell.dataset.lower()}-training"), 1)
 
 
-def select(
-    shown: Iterable[Shown],
-    name: Callable[[Shown], str],
-    results: Callable[[Shown], int],
-    value: Callable[[Shown], float],
-) -> list[Shown]:
-    """One row per method: that with the most results, the best of several."""
+def _select(shown: Iterable[Shown], rank: Callable[[Shown], tuple[int, float]]) -> list[Shown]:
+    """Return one row per method, the best first: that with the most results, the best of several.
+
+    rank: the number of results of a row, and its value.
+    """
     found: dict[str, Shown] = {}
-    for row in sorted(shown, key=lambda row: (results(row), value(row)), reverse=True):
-        found.setdefault(title_of(name(row)), row)
-    return sorted(found.values(), key=value, reverse=True)
+    for row in sorted(shown, key=rank, reverse=True):
+        found.setdefault(title_of(row.name), row)
+    return sorted(found.values(), key=lambda row: rank(row)[1], reverse=True)
+
+
+def _rank(line: CoverageLine) -> tuple[int, float]:
+    points = line.points.values()
+    return sum(len(point.seeds) for point in points), fmean(point.value for point in points)
 
 
 def _best(made: Curve) -> Curve:
-    """The curve with one line per method, and the best eight of them."""
-
-    def results(line: CoverageLine) -> int:
-        return sum(len(point.seeds) for point in line.points.values())
-
-    def value(line: CoverageLine) -> float:
-        return fmean(point.value for point in line.points.values())
-
-    found = select(made.lines, lambda line: line.name, results, value)
+    """Return the curve with one line per method, and the best eight of them."""
+    found = _select(made.lines, _rank)
     flat = [line for line in found[_LINES:] if line.flat and not any(other.flat for other in found[:_LINES])]
     # A line that needs no pairs shows what pairs are worth.
     chosen = [*found[: _LINES - 1], flat[0]] if flat else found[:_LINES]
@@ -105,13 +91,9 @@ def coverage(made: Curve) -> Lines:
         title=f"{made.metric} on {made.dataset}, in percent",
         axis=Axis(0.0, len(ticks) - 1.0, ticks, f"% of the {what} (steps, not to scale)"),
         lines=tuple(Line(line.label, tuple(_runs(made, line)), line.flat) for line in made.lines),
-        foot=f"{_how(made.filter)}; bands: range of seeds; dotted: no pairs{stale}",
+        foot=f"{captions.protocol_of(made.filter)}; bands: range of seeds; dotted: no pairs{stale}",
         notes=(*notes, *([f"Missing: {'; '.join(made.missing)}."] if made.missing else [])),
     )
-
-
-def _how(filter_name: str) -> str:
-    return f"filter {filter_name}, metric protocol {protocol.VERSION}"
 
 
 def _runs(made: Curve, line: CoverageLine) -> Iterator[tuple[Point, ...]]:
@@ -146,7 +128,7 @@ def tradeoff(
         usual = max(sorted(machines), key=lambda machine: machines[machine], default="")
         found = [
             (row, usual if usual in row.costs else min(row.costs))
-            for row in select(made, lambda row: row.name, lambda row: len(row.seeds), _quality)
+            for row in _select(made, lambda row: (len(row.seeds), _quality(row)))
         ]
         if len(found) > len(chosen):
             chosen, where, cell, tests = found, (setting, usual), records[0].cell, records[0].counts["test"]
@@ -154,19 +136,16 @@ def tradeoff(
         return None
     far = [row for row, _ in chosen if _quality(row) < _FAR * _quality(chosen[0][0])]
     chosen = [(row, machine) for row, machine in chosen if row not in far]
-    spots = [
-        Spot(
-            f"{row.name}{DAGGER}" if row.marks else row.name,
-            100 * _quality(row),
-            max(_CHEAPEST, _seconds(row.costs[machine], tests)),
-            elsewhere=machine != where[1],
-        )
-        for row, machine in chosen
-    ]
+    spots = []
+    for row, machine in chosen:
+        name, cost = f"{row.name}{DAGGER}" if row.marks else row.name, row.costs[machine]
+        seconds = cost.fit_s + cost.reused_s + cost.predict_ms * tests / 1000
+        spots.append(Spot(name, 100 * _quality(row), max(_CHEAPEST, seconds), elsewhere=machine != where[1]))
     others = dict.fromkeys(_in_short(machine) for _, machine in chosen if machine != where[1])
-    foot = [f"{_how(filter_name)}. Dashed: Pareto front. Filled: {_in_short(where[1])}."]
+    foot = [f"{captions.protocol_of(filter_name)}. Dashed: Pareto front. Filled: {_in_short(where[1])}."]
     foot += [f"Hollow: {'; '.join(others)}."] if others else []
-    foot += [f"Below two thirds of the best: {', '.join(_with_quality(row) for row in far)}."] if far else []
+    named = ", ".join(f"{title_of(row.name)} {100 * _quality(row):.1f}" for row in far)
+    foot += [f"Below two thirds of the best: {named}."] if far else []
     foot += [f"{DAGGER}: see the notes of the table."] if any(row.marks for row, _ in chosen) else []
     return Scatter(
         stem=f"{cell.dataset.lower()}-cost-{_slug(_COSTS)}",
@@ -175,14 +154,6 @@ def tradeoff(
         spots=tuple(spots),
         foot=" ".join(foot),
     )
-
-
-def _seconds(cost: Cost, tests: int) -> float:
-    return cost.fit_s + cost.reused_s + cost.predict_ms * tests / 1000
-
-
-def _with_quality(row: Row) -> str:
-    return f"{title_of(row.name)} {100 * _quality(row):.1f}"
 
 
 def _in_short(machine: str) -> str:
@@ -205,48 +176,52 @@ def budget(records: Sequence[Record], filter_name: str, staleness: Staleness | N
     A note ``budget`` of a record says how many texts a training embedded with their gradients (``texts``), and the
     names of the parameters that decide it (``parameters``).
     """
-    groups: dict[str, list[tuple[int, Record]]] = {}
+    groups: dict[str, list[tuple[float, Record]]] = {}
     for record in records:
         if record.ok and (found := _budget(record)):
             others = {name: value for name, value in record.cell.parameters.items() if name not in found.parameters}
             groups.setdefault(canonical_json([record.cell.method, others]), []).append((found.texts, record))
-    kept = [groups[key] for key in sorted(groups) if len({texts for texts, _ in groups[key]}) >= _FEWEST]
+    kept = {key: groups[key] for key in sorted(groups) if len({texts for texts, _ in groups[key]}) >= _FEWEST}
     if not kept:
         return None
-    rows = zip(_names(kept), kept, (over_seeds(placed, _BUDGETS, filter_name) for placed in kept), strict=True)
-    chosen = select(
-        rows,
-        lambda row: row[0],
-        lambda row: sum(len(point.seeds) for point in row[2].values()),
-        lambda row: fmean(point.value for point in row[2].values()),
-    )[:_LINES]
-    budgets = sorted({texts for _, _, points in chosen for texts in points})
+    cells = {key: placed[0][1].cell for key, placed in kept.items()}
+    names = tell_apart(
+        {
+            key: shared_name(placed[0][1].method.title, [record.method.variant for _, record in placed])
+            for key, placed in kept.items()
+        },
+        {key: {"method": cell.method, **cell.parameters} for key, cell in cells.items()},
+    )
+    lines = []
+    for key, placed in kept.items():
+        marks = (staleness or Staleness()).problems(record for _, record in placed)
+        lines.append(CoverageLine(names[key], False, over_seeds(placed, _BUDGETS, filter_name), marks))
+    chosen = _select(lines, _rank)[:_LINES]
+    budgets = sorted({texts for line in chosen for texts in line.points})
     first = next((texts for texts in budgets if texts), 1)
-    cell, lines, marks = kept[0][0][1].cell, [], False
-    for name, placed, points in chosen:
-        notes = (staleness or Staleness()).problems(record for _, record in placed)
-        marks |= bool(notes)
-        run = tuple(_point(math.log2(1 + texts / first), point) for texts, point in points.items())
-        lines.append(Line(f"{name}{DAGGER}" if notes else name, (run,)))
+    places = {texts: math.log2(1 + texts / first) for texts in budgets}
+    cell = next(iter(cells.values()))
+    stale = f"; {DAGGER} stale or mixed" if any(line.marks for line in chosen) else ""
     return Lines(
         stem=f"{cell.dataset.lower()}-{cell.setting.slug}-budget-{_slug(_BUDGETS)}",
         title=f"{_BUDGETS} by training budget, {cell.dataset}, {cell.setting.title}",
-        axis=_budget_axis(budgets, first),
-        lines=tuple(lines),
-        foot=f"{_how(filter_name)}; bands: range of seeds" + (f"; {DAGGER} stale or mixed" if marks else ""),
+        axis=_budget_axis(places),
+        lines=tuple(
+            Line(line.label, (tuple(_point(places[texts], point) for texts, point in line.points.items()),))
+            for line in chosen
+        ),
+        foot=f"{captions.protocol_of(filter_name)}; bands: range of seeds{stale}",
     )
 
 
-def _budget_axis(budgets: Sequence[int], first: int) -> Axis:
-    """A logarithmic axis that has 0. Ticks that would overlap are left out."""
-    places = [
-        (math.log2(1 + texts / first), f"{texts / 1000:.3g}K" if texts >= 1000 else str(texts)) for texts in budgets
-    ]
+def _budget_axis(places: Mapping[float, float]) -> Axis:
+    """Return a logarithmic axis that has 0, without ticks that would overlap. places: budget -> place, ascending."""
+    last = max(places.values())
     ticks: list[tuple[float, str]] = []
-    for place, words in places:
-        if not ticks or place - ticks[-1][0] >= places[-1][0] / _TICKS:
-            ticks.append((place, words))
-    return Axis(0.0, places[-1][0], tuple(ticks), "texts embedded in training (log scale from the first)")
+    for texts, place in places.items():
+        if not ticks or place - ticks[-1][0] >= last / _TICKS:
+            ticks.append((place, f"{texts / 1000:.3g}K" if texts >= 1000 else f"{texts:g}"))
+    return Axis(0.0, last, tuple(ticks), "texts embedded in training (log scale from the first)")
 
 
 class _Budget(msgspec.Struct):
@@ -261,16 +236,3 @@ def _budget(record: Record) -> _Budget | None:
         return msgspec.convert(record.notes.get("budget"), _Budget)
     except msgspec.ValidationError:
         return None
-
-
-def _names(groups: Sequence[Sequence[tuple[int, Record]]]) -> list[str]:
-    """Title, and the parts that the variants of all budgets have; and where names coincide, what tells them apart."""
-    names = [
-        shared_name(placed[0][1].method.title, [record.method.variant for _, record in placed]) for placed in groups
-    ]
-    found = []
-    for name, placed in zip(names, groups, strict=True):
-        alike = [other[0][1].cell for same, other in zip(names, groups, strict=True) if same == name]
-        differences = apart([{"method": cell.method, **cell.parameters} for cell in alike])
-        found.append(name + differences[alike.index(placed[0][1].cell)])
-    return found

@@ -16,7 +16,7 @@ from statistics import fmean
 from xmcbench.leaderboard import ablation, captions
 from xmcbench.leaderboard.blocks import Block, Heading, Page, citations
 from xmcbench.leaderboard.published import Ablation, Claim, Side, Source
-from xmcbench.leaderboard.rows import Facts, for_tuning, group_rows, slug
+from xmcbench.leaderboard.rows import Facts, for_tuning, group_by, group_rows, slug
 from xmcbench.leaderboard.sections import Context
 from xmcbench.leaderboard.tables import Table, text_table, without_switches
 from xmcbench.metrics.ties import p_value
@@ -77,8 +77,10 @@ def _table(
     notes: dict[str, tuple[str, ...]] = {}
     for claim, *found in zip(source.claims, *columns, strict=True):
         if any(found):
-            published = _range(_differences(claim, source, metric))
-            lines.append((claim.text, [published, *(_test(own, metric, context) if own else "" for own in found)], 0))
+            printed = _differences(claim, source, metric)
+            ends = dict.fromkeys(map(_with_sign, (min(printed), max(printed)))) if printed else ()
+            figures = [_test(own, metric, context) if own else "" for own in found]
+            lines.append((claim.text, [" to ".join(ends), *figures], 0))
             notes[claim.text] = tuple(dict.fromkeys(mark for own in found if own for mark in own.marks))
     heads = (f"{metric} published", *datasets)
     caption = captions.claims(source, metric, preset)
@@ -88,13 +90,9 @@ def _table(
 def _shared_presets(records: Iterable[Record], claims: Iterable[Claim]) -> list[str]:
     """The presets that two of the methods have in common; without any, those of one, beside rows without presets."""
     methods = {side.method for claim in claims for side in (claim.better, claim.worse)}
-    found: dict[str, set[str]] = {}
-    for record in records:
-        preset = Facts.of(record).preset
-        if record.method.title in methods:
-            found.setdefault(preset, set()).add(record.method.title)
-    beside = found.pop("", set())
-    shared = [preset for preset, titles in found.items() if len(titles) > 1]
+    found = group_by((record for record in records if record.method.title in methods), lambda own: Facts.of(own).preset)
+    beside = found.pop("", [])
+    shared = [preset for preset, own in found.items() if len({record.method.title for record in own}) > 1]
     return sorted(shared or (found if beside else ()))
 
 
@@ -105,9 +103,10 @@ def _find_sides(records: Sequence[Record], source: Source, preset: str, stalenes
     found: list[_Sides | None] = []
     for claim in source.claims:
         better, worse = rows[claim.better], rows[claim.worse]
-        # A preset may have changed between two rows of the ablation.
-        are_alike = not (claim.better.row and claim.worse.row) or _others(better, source) == _others(worse, source)
-        pairs = _pairs(better, worse) if are_alike else []
+        pairs = _pairs(better, worse)
+        if pairs and claim.better.row and claim.worse.row and source.ablation:
+            first, second = (ablation.others(side[0], source.ablation) for side in (better, worse))
+            pairs = pairs if first == second else []  # a preset may have changed between two rows of the ablation
         found.append(_Sides(pairs, (*staleness.problems(better), *staleness.problems(worse))) if pairs else None)
     return found
 
@@ -128,11 +127,12 @@ def _test(sides: _Sides, metric: str, context: Context) -> str:
 
 def _row(side: Side, records: Sequence[Record], source: Source, preset: str, staleness: Staleness) -> list[Record]:
     """The records of one side of a claim, one per seed; none if the board does not have it."""
-    inside = [record for record in records if record.cell.setting == side.setting]
     if side.row is not None and source.ablation:
+        inside = [record for record in records if record.cell.setting == source.ablation.setting]
         rows = [record for record in inside if _is_row(record, side.row, source.ablation, staleness)]
         own = [record for record in rows if Facts.of(record).preset == preset]
     else:
+        inside = [record for record in records if record.cell.setting == side.setting]
         whole, _ = ablation.split_ablated(inside, [source])
         named = [record for record in whole if record.method.title == side.method]
         unchanged = [record for record in named if _is_unchanged(record, record.method.variant, staleness)]
@@ -161,13 +161,6 @@ def _is_unchanged(record: Record, variant: str, staleness: Staleness, ignored: C
     return "=" not in variant and not staleness.has_changed(record, Facts.of(record).preset, ignored)
 
 
-def _others(group: Sequence[Record], source: Source) -> dict[str, object]:
-    """The parameters of a row of the ablation that are not components."""
-    switches = source.ablation.switches if source.ablation else {}
-    found = group[0].cell.parameters if group else {}
-    return {name: value for name, value in found.items() if name not in switches}
-
-
 def _pairs(better: Sequence[Record], worse: Sequence[Record]) -> list[tuple[Record, Record]]:
     """The records of both sides by seed. A record that no seed would change goes with every seed."""
     if len(worse) == 1 and worse[0].seedless:
@@ -187,12 +180,6 @@ def _differences(claim: Claim, source: Source, metric: str) -> list[float]:
     better, worse = source.figures(claim.better), source.figures(claim.worse)
     both = [(better[name], worse[name]) for name in better if name in worse]
     return [float(first[metric]) - float(second[metric]) for first, second in both if {metric} <= first.keys() & second]
-
-
-def _range(differences: Sequence[float]) -> str:
-    if not differences:
-        return ""
-    return " to ".join(dict.fromkeys(map(_with_sign, (min(differences), max(differences)))))
 
 
 def _with_sign(points: float) -> str:

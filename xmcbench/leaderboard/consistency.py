@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from xmcbench.errors import MethodError, StorageError
+from xmcbench.leaderboard.rows import by_dataset
 from xmcbench.metrics import invariants
 from xmcbench.records import Record
 from xmcbench.records.record import Figures
@@ -20,11 +21,11 @@ def latest(records: Iterable[Record]) -> tuple[list[Record], dict[str, int]]:
     The latest version is that of the last run with a result, so the data need not be available.
     """
     found = list(records)
-    newest: dict[str, Record] = {}
-    for record in found:
-        other = newest.setdefault(record.cell.dataset, record)
-        newest[record.cell.dataset] = max(other, record, key=lambda record: (record.ok, record.measured.started))
-    kept = [record for record in found if record.cell.dataset_sha256 == newest[record.cell.dataset].cell.dataset_sha256]
+    last = {
+        name: max(group, key=lambda record: (record.ok, record.measured.started))
+        for name, group in by_dataset(found).items()
+    }
+    kept = [record for record in found if record.cell.dataset_sha256 == last[record.cell.dataset].cell.dataset_sha256]
     counts = Counter(record.cell.dataset for record in found) - Counter(record.cell.dataset for record in kept)
     return kept, dict(counts)
 
@@ -38,26 +39,25 @@ def check(records: Iterable[Record]) -> None:
     """
     known: dict[tuple[object, ...], tuple[object, str]] = {}
     for record in records:
-        name = f"{record.cell.path.as_posix()}.json"
-        cell = record.cell
-        scored, constants = {}, record.protocol.propensity
-        for filter_name, scores in sorted(record.metrics.items()):
-            scored[filter_name] = scores.scored
+        cell, name = record.cell, f"{record.cell.path.as_posix()}.json"
+        for scores in record.metrics.values():
             for part in (scores, *scores.views.values()):
                 _check_scores(part, name)
-        same = {
-            "data": (("data", cell.dataset), cell.dataset_sha256),
-            "counts": (("counts", cell.dataset), tuple(sorted(record.counts.items()))),
-            "default filter": (("filter", cell.dataset), record.protocol.filter),
-            **({"propensities": (("propensity", cell.dataset), constants)} if constants else {}),
-            **({"instances": (("scored", cell.dataset), tuple(scored.items()))} if scored else {}),
-            "subset": (("subset", cell.dataset, cell.setting, cell.seed), cell.subset_sha256),
+        constants = record.protocol.propensity
+        scored = tuple(sorted((filter_name, scores.scored) for filter_name, scores in record.metrics.items()))
+        same: dict[tuple[object, ...], object] = {
+            ("data", cell.dataset): cell.dataset_sha256,
+            ("counts", cell.dataset): tuple(sorted(record.counts.items())),
+            ("default filter", cell.dataset): record.protocol.filter,
+            **({("propensities", cell.dataset): constants} if constants else {}),
+            **({("instances", cell.dataset): scored} if scored else {}),
+            ("subset", cell.dataset, cell.setting, cell.seed): cell.subset_sha256,
         }
-        for what, (place, value) in same.items():
+        for place, value in same.items():
             first, where = known.setdefault(place, (value, name))
             if value != first:
                 raise StorageError(
-                    f"the records {where} and {name} differ in their {what} ({_short(first)}, {_short(value)})",
+                    f"the records {where} and {name} differ in their {place[0]} ({_short(first)}, {_short(value)})",
                     "they cannot be in one table; delete the file of the older one, and run it again",
                 )
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TypeVar
 
 from xmcbench.leaderboard.canvas import DAGGER
-from xmcbench.leaderboard.rows import group_rows, names
+from xmcbench.leaderboard.rows import group_by, group_rows, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import protocol
 from xmcbench.metrics.seeds import half_width
 from xmcbench.output import escaping
 from xmcbench.records import Record, Staleness
-
-X = TypeVar("X", int, float)
 
 
 @dataclass(frozen=True)
@@ -32,8 +29,8 @@ class CoveragePoint:
 
 @dataclass(frozen=True)
 class CoverageLine:
-    """One row's points by ratio. A flat line belongs to a method that never looks at pairs: it has one point, for all
-    ratios, under the first of them. ``marks``: notes on the points, such as that some are stale."""
+    """One row's points by ratio, or by budget. A flat line belongs to a method that never looks at pairs: it has one
+    point, for all ratios, under the first of them. ``marks``: notes on the points, such as that some are stale."""
 
     name: str
     flat: bool
@@ -70,11 +67,8 @@ class Curve:
     @property
     def marks(self) -> dict[str, list[str]]:
         """Note -> the names of the lines that it is about."""
-        found: dict[str, list[str]] = {}
-        for line in self.lines:
-            for mark in line.marks:
-                found.setdefault(mark, []).append(line.name)
-        return found
+        marks = dict.fromkeys(mark for line in self.lines for mark in line.marks)
+        return {mark: [line.name for line in self.lines if mark in line.marks] for mark in marks}
 
 
 def curve(
@@ -154,17 +148,15 @@ def as_csv(made: Curve) -> str:
     return escaping.csv_file(lines)
 
 
-def over_seeds(placed: Iterable[tuple[X, Record]], metric: str, filter_name: str) -> dict[X, CoveragePoint]:
-    """The point of each position, in their order, from the records that have it."""
-    at: dict[X, list[Record]] = {}
-    for x, record in placed:
-        at.setdefault(x, []).append(record)
+def over_seeds(placed: Iterable[tuple[float, Record]], metric: str, filter_name: str) -> dict[float, CoveragePoint]:
+    """Return the point of each position, in their order, from the records that have it."""
     points = {}
-    for x in sorted(at):
-        scores = [record.metrics[filter_name] for record in at[x]]
+    for x, group in sorted(group_by(placed, lambda pair: pair[0]).items()):
+        records = [record for _, record in group]
+        scores = [record.metrics[filter_name] for record in records]
         values = [score.values[metric] for score in scores]
         widths = [(score.intervals[metric][1] - score.intervals[metric][0]) / 2 for score in scores]
-        seeds = tuple(record.cell.seed for record in at[x])
+        seeds = tuple(record.cell.seed for record in records)
         points[x] = CoveragePoint(fmean(values), min(values), max(values), half_width(values, widths), seeds)
     return points
 

@@ -11,8 +11,7 @@ from urllib.parse import quote
 
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import charts, curves, markup, site
-from xmcbench.leaderboard.blocks import Differences, Figures, Heading, Page
-from xmcbench.leaderboard.canvas import Chart
+from xmcbench.leaderboard.blocks import Figures, Heading, Page
 from xmcbench.leaderboard.curves import Curve
 from xmcbench.leaderboard.published import Source, sources
 from xmcbench.leaderboard.tables import Table
@@ -30,6 +29,8 @@ _MARKS = {
     ".md": (0, "<!-- {} -->"),
     ".svg": (1, "<!-- {} -->"),
     ".html": (2, "<!-- {} -->"),
+    ".css": (0, "/* {} */"),
+    ".js": (0, "// {}"),
     ".tex": (0, "% {}"),
     ".json": (1, ' "generated": "{}",'),
 }
@@ -49,9 +50,9 @@ def files(
 ) -> dict[str, str]:
     """Path below the board -> content.
 
-    markdown: one file per page, an .svg per chart. html: one file per page, which holds its charts. latex: one file per
-    table. csv: one file per table, and one with the points of each chart. json: one file per page. records: the way
-    from a page of a site to the folder of records, empty where there is none.
+    markdown: one file per page, an .svg per chart. html: one file per page, which holds its charts, a style sheet and a
+    script. latex: one file per table. csv: one file per table, and one with the points of each chart. json: one file
+    per page. records: the way from a page of a site to the folder of records, empty where there is none.
     """
     cited = tuple(sources() if published is None else published)
     made = site.site(pages, cited, records) if layout == "html" else {}
@@ -61,7 +62,7 @@ def files(
         figures = [chart for block in page.blocks if isinstance(block, Figures) for chart in block.charts]
         if layout == "markdown":
             made[f"{page.name}.md"] = _markdown(page, cited)
-            drawn |= {f"{FIGURES}/{chart.stem}.svg": _svg(chart) for chart in figures}
+            drawn |= {f"{FIGURES}/{chart.stem}.svg": chart.draw() for chart in figures}
         elif layout == "csv":
             made |= {f"{FIGURES}/{chart.stem}.csv": escaping.csv_file([*chart.points()]) for chart in figures}
         elif layout == "json":
@@ -73,16 +74,13 @@ def files(
                 made[f"{stem}.tex"] = f"% needs booktabs and graphicx\n{markup.latex(table, cited, label)}\n"
             elif layout == "csv":
                 made[f"{stem}.csv"] = markup.as_csv(table)
-    return {name: _with_mark(name, content) for name, content in made.items()} | drawn
+    return {name: _with_mark(name, content) for name, content in (made | drawn).items()}
 
 
 def curve_files(made: Curve) -> dict[str, str]:
-    """The two files of a coverage curve: its chart and its points."""
-    return {f"{made.stem}.svg": _svg(charts.coverage(made)), f"{made.stem}.csv": curves.as_csv(made)}
-
-
-def _svg(chart: Chart) -> str:
-    return _with_mark(f"{chart.stem}.svg", chart.draw())
+    """Return the two files of a coverage curve: its chart and its points."""
+    contents = {f"{made.stem}.svg": charts.coverage(made).draw(), f"{made.stem}.csv": curves.as_csv(made)}
+    return {name: _with_mark(name, content) for name, content in contents.items()}
 
 
 def _mark(name: str) -> tuple[int, str]:
@@ -181,23 +179,17 @@ def _find_obsolete(folder: Path, made: Mapping[str, str]) -> list[Path]:
 
 def _markdown(page: Page, cited: tuple[Source, ...]) -> str:
     parts = [f"\n# {markdown(page.title)}"]
-    parts += [_block(block, cited) for block in page.blocks if not isinstance(block, Differences)]
+    for block in page.blocks:
+        if isinstance(block, Heading):
+            parts.append(f"{'#' * block.level} {markdown(block.text)}")
+        elif isinstance(block, Table):
+            parts.append(markup.markdown(block, cited))
+        elif isinstance(block, Figures):
+            drawn = (f"![{markdown(chart.title)}]({FIGURES}/{quote(chart.stem)}.svg)" for chart in block.charts)
+            parts += ["\n".join(drawn), *map(markdown, block.notes)]
+        elif isinstance(block, str):
+            parts.append(block)
     return "\n\n".join(parts) + "\n"
-
-
-def _block(block: Heading | str | Table | Figures, cited: tuple[Source, ...]) -> str:
-    if isinstance(block, Heading):
-        return f"{'#' * block.level} {markdown(block.text)}"
-    if isinstance(block, Table):
-        return markup.markdown(block, cited)
-    if isinstance(block, Figures):
-        return _figures(block)
-    return block
-
-
-def _figures(block: Figures) -> str:
-    drawn = [f"![{markdown(chart.title)}]({FIGURES}/{quote(chart.stem)}.svg)" for chart in block.charts]
-    return "\n\n".join(["\n".join(drawn), *map(markdown, block.notes)])
 
 
 def _json(page: Page, tables: Iterable[Table], cited: tuple[Source, ...]) -> str:

@@ -94,7 +94,10 @@ class Lines(Chart):
                 parts += _flat(line, look, dashes, right, y)
             else:
                 parts += _curve(line, look, dashes, number, x, y, self.axis)
-        ends = [(right, y(line.points[-1].value)) if line.flat else _end(line, x, y) for line in self.lines]
+        lasts = [line.points[-1] for line in self.lines]
+        ends = [
+            (right if line.flat else x(last.x), y(last.value)) for line, last in zip(self.lines, lasts, strict=True)
+        ]
         heights = canvas.spread([end for _, end in ends], LEADING, TOP, BOTTOM)
         for (color, _), name, end, height in zip(looks, names, ends, heights, strict=True):
             path = f"M{end[0] + 6:.1f} {end[1]:.1f}L{right + 8:.1f} {height:.1f}h6"
@@ -119,11 +122,6 @@ class Lines(Chart):
             values = [self.axis.reading(point) for point in points]
             told.append(f"{line.name}: {f'{points[0].value:.4g} everywhere' if line.flat else ', '.join(values)}.")
         return " ".join(told)
-
-
-def _end(line: Line, x: Place, y: Place) -> tuple[float, float]:
-    point = line.points[-1]
-    return x(point.x), y(point.value)
 
 
 def _flat(line: Line, look: Look, dashes: str, right: float, y: Place) -> Iterator[str]:

@@ -14,7 +14,7 @@ from xmcbench.leaderboard.tables import BEST, MINOR, TIED, Column, Table, TableC
 from xmcbench.output import document, escaping
 from xmcbench.output.layout import format_table, in_markdown
 
-#: What does not stand in a label as it is: a percent sign begins a comment.
+#: Characters that do not stand in a label as they are: a percent sign begins a comment.
 _NO_LABEL = re.compile(r"[^\w.:+-]+")
 _FAMILIES = {"P": "Precision", "R": "Recall"}
 #: The sign of a figure that is statistically tied with the best one of its column.
@@ -22,41 +22,45 @@ TIE = "\N{ALMOST EQUAL TO}"
 TIED_MEANS = "statistically tied with it (paired test, Holm's correction over the column)"
 
 
-class Emphasis(NamedTuple):
-    """The marks of a format: before and after the best figure of a column, after a tied one, around a published one."""
+class CellFormat(NamedTuple):
+    """The cells of a format: the function that escapes a text, the marks around the best figure of a column, after a
+    tied one and around a published one, and the pattern of a half-width."""
 
+    escape: Callable[[str], str]
     best: tuple[str, str]
     tied: str
     published: tuple[str, str]
+    spread: str
 
-    def of(self, text: str, cell: TableCell, line: TableLine) -> str:
-        """The escaped text of a cell with its marks."""
+    def format(self, line: TableLine, cell: TableCell, notes: str = "") -> str:
+        """Return a cell of a line. notes: their marks."""
+        text = self.escape(cell.text)
         around = [self.best] if cell.rank == BEST else [("", self.tied)] if cell.rank == TIED else []
         around += [self.published] if line.source and text else []
         for before, after in around:
             text = f"{before}{text}{after}"
-        return text
+        return text + notes + (self.spread.format(cell.spread) if cell.spread else "")
 
 
-_PLAIN = Emphasis(("", "*"), TIE, ("", ""))
-_MARKDOWN = Emphasis(("**", "**"), TIE, ("*", "*"))
-_LATEX = Emphasis((r"\textbf{", "}"), r"$^{\approx}$", (r"\textit{", "}"))
-_HTML = Emphasis(("<strong>", "</strong>"), f'<span title="{TIED_MEANS}">{TIE}</span>', ("<em>", "</em>"))
+_PLAIN = CellFormat(escaping.visible, ("", "*"), TIE, ("", ""), " ±{}")
+_MARKDOWN = CellFormat(escaping.markdown, ("**", "**"), TIE, ("*", "*"), " <sub>±{}</sub>")
+_LATEX = CellFormat(escaping.latex, (r"\textbf{", "}"), r"$^{\approx}$", (r"\textit{", "}"), r" {{\scriptsize$\pm${}}}")
+_HTML = CellFormat(
+    escaping.html,
+    ("<strong>", "</strong>"),
+    f'<span title="{TIED_MEANS}">{TIE}</span>',
+    ("<em>", "</em>"),
+    " <small>±{}</small>",
+)
 
 
 def plain(table: Table) -> str:
     """The table for a terminal, as wide as it is, and the meaning of its marks; no caption, no notes."""
-
-    def cell(line: TableLine, cell: TableCell) -> str:
-        text = _PLAIN.of(cell.text, cell, line)
-        return f"{text} ±{cell.spread}" if cell.spread else text
-
-    lines = [[line.shown, *(cell(line, own) for own in line.cells)] for line in table.lines]
-    heads = [table.head, *(column.text for column in table.columns)]
-    shown = [[escaping.visible(text) for text in line] for line in (heads, *lines)]
-    made = format_table(
-        shown[1:], shown[0], ("left", *("left" if column.is_text else "right" for column in table.columns))
-    )
+    lines = [
+        [escaping.visible(line.shown), *(_PLAIN.format(line, cell) for cell in line.cells)] for line in table.lines
+    ]
+    heads = [escaping.visible(text) for text in (table.head, *(column.text for column in table.columns))]
+    made = format_table(lines, heads, ("left", *("left" if column.is_text else "right" for column in table.columns)))
     ranks = {cell.rank for line in table.lines for cell in line.cells}
     legend = [words for rank, words in ((BEST, "* best of its column"), (TIED, f"{TIE} {TIED_MEANS}")) if rank in ranks]
     return f"{made}\n\n{'; '.join(legend)}" if legend else made
@@ -70,18 +74,14 @@ def markdown(table: Table, sources: tuple[Source, ...]) -> str:
         shown = escaping.markdown(line.shown) + marks.of(line.notes)
         return f"*{shown}* [[{line.source}]]({sources[line.source - 1].homepage})" if line.source else shown
 
-    def cell(line: TableLine, cell: TableCell) -> str:
-        text = _MARKDOWN.of(escaping.markdown(cell.text), cell, line)
-        spread = f" <sub>±{cell.spread}</sub>" if cell.spread else ""
-        return text + marks.of(cell.notes) + spread
-
-    lines = [[name(line), *(cell(line, shown) for shown in line.cells)] for line in table.lines]
-    headers = [
-        escaping.markdown(table.head),
-        *(escaping.markdown(column.text) + marks.of(column.notes) for column in table.columns),
+    lines = [
+        [name(line), *(_MARKDOWN.format(line, cell, marks.of(cell.notes)) for cell in line.cells)]
+        for line in table.lines
     ]
-    text_columns = [place for place, column in enumerate(table.columns, 1) if column.is_text]
-    parts = [in_markdown(lines, headers, (0, *text_columns)), escaping.markdown_line(table.caption)]
+    columns = (Column("", table.head, is_text=True), *table.columns)
+    heads = [escaping.markdown(column.text) + marks.of(column.notes) for column in columns]
+    left = [place for place, column in enumerate(columns) if column.is_text]
+    parts = [in_markdown(lines, heads, left), escaping.markdown_line(table.caption)]
     # Two spaces and a line break: each note on its own line.
     parts.append("  \n".join(f"{mark} {escaping.markdown(note)}" for mark, note in marks.notes))
     return "\n\n".join(part for part in parts if part)
@@ -96,12 +96,10 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
         shown = "{}" * line.shown.startswith(("[", "*")) + escaping.latex(line.shown) + marks.of(line.notes)
         return f"\\textit{{{shown}}}~\\cite{{{sources[line.source - 1].key}}}" if line.source else shown
 
-    def cell(line: TableLine, cell: TableCell) -> str:
-        text = _LATEX.of(escaping.latex(cell.text), cell, line)
-        spread = f" {{\\scriptsize$\\pm${cell.spread}}}" if cell.spread else ""
-        return text + marks.of(cell.notes) + spread
-
-    body = [" & ".join([name(line), *(cell(line, shown) for shown in line.cells)]) + r" \\" for line in table.lines]
+    body = [
+        " & ".join([name(line), *(_LATEX.format(line, cell, marks.of(cell.notes)) for cell in line.cells)]) + r" \\"
+        for line in table.lines
+    ]
     first_published = next((place for place, line in enumerate(table.lines) if line.source), 0)
     if first_published:
         body.insert(first_published, r"\midrule")
@@ -152,27 +150,26 @@ def hypertext(
             shown = f'<a href="{escaping.html(place)}">{shown}</a>'
         return f'<th scope="row">{shown}{marks.of(line.notes)}</th>'
 
-    def cell(line: TableLine, shown: TableCell) -> str:
-        text = _HTML.of(escaping.html(shown.text), shown, line)
-        spread = f" <small>±{escaping.html(shown.spread)}</small>" if shown.spread else ""
-        return f"<td>{text}{marks.of(shown.notes)}{spread}</td>"
-
-    def fact(column: Column, shown: TableCell) -> str:
+    def cell(line: TableLine, column: Column, shown: TableCell) -> str:
+        if not column.is_text:
+            return f"<td>{_HTML.format(line, shown, marks.of(shown.notes))}</td>"
         text = escaping.html(shown.text)
         if shown.file and records:
             text = f'<a href="{escaping.html(quote(f"{records}/{shown.file}"))}" download>{text}</a>'
         return f'<td class="{_class(column)}">{text}</td>'
 
-    def cells(line: TableLine) -> Iterator[str]:
-        for column, shown in zip(made.columns, line.cells, strict=True):
-            yield fact(column, shown) if column.is_text else cell(line, shown)
+    def row(line: TableLine) -> str:
+        own = f' id="{anchor_of(line.record)}"' if line.is_record else ""
+        own += f' data-kinds="{escaping.html("|".join(line.kinds))}"' if line.kinds else ""
+        cells = (cell(line, column, shown) for column, shown in zip(made.columns, line.cells, strict=True))
+        return f"<tr{own}>{name(line)}{''.join(cells)}</tr>"
 
     def head(column: Column) -> str:
         kind = f' class="{_class(column)}"' if column.is_text else ""
         return f'<th scope="col"{kind}>{escaping.html(column.text)}{marks.of(column.notes)}</th>'
 
     heads = "".join(map(head, (Column("", made.head), *made.columns)))
-    rows = "\n".join(f"<tr{_attributes(line)}>{name(line)}{''.join(cells(line))}</tr>" for line in made.lines)
+    rows = "\n".join(map(row, made.lines))
     whole = (
         f'<table id="{escaping.html(anchor)}"><caption><span>{escaping.html(made.caption)}</span></caption>\n'
         f"<thead><tr>{heads}</tr></thead>\n"
@@ -182,8 +179,9 @@ def hypertext(
         f'<li id="{escaping.html(anchor)}-{letter}"><sup>{letter}</sup> {escaping.html(note)}</li>'
         for letter, note in marks.lettered
     )
-    label = f"{made.caption or made.name}"
-    return document.make_scrollable(label, whole) + (f'\n<ul class="notes">{notes}</ul>' if notes else "")
+    return document.make_scrollable(made.caption or made.name, whole) + (
+        f'\n<ul class="notes">{notes}</ul>' if notes else ""
+    )
 
 
 def _class(column: Column) -> str:
@@ -194,11 +192,6 @@ def _class(column: Column) -> str:
 def anchor_of(record: str) -> str:
     """Return the id of the line about a record."""
     return f"record-{record[:12]}"
-
-
-def _attributes(line: TableLine) -> str:
-    own = f' id="{anchor_of(line.record)}"' if line.is_record else ""
-    return own + (f' data-kinds="{escaping.html("|".join(line.kinds))}"' if line.kinds else "")
 
 
 def _mark(letters: str, anchor: str) -> str:

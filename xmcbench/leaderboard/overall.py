@@ -16,7 +16,7 @@ from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import captions, consistency
 from xmcbench.leaderboard.canvas import DAGGER
 from xmcbench.leaderboard.points import Ranking, Spot
-from xmcbench.leaderboard.rows import Facts, borrow, for_tuning, group_rows, names
+from xmcbench.leaderboard.rows import Facts, borrow, by_dataset, for_tuning, group_rows, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import friedman, protocol
 from xmcbench.metrics.friedman import Friedman
@@ -29,27 +29,24 @@ LIST = "overall.toml"
 
 
 @dataclass(frozen=True)
-class Placed:
-    """A method's place. rank: average over the datasets, 1 is best. ranks: those on each dataset, in their order.
-    interval: the 95% interval of the average over datasets, None where they are too few. wins: share of comparisons
-    won. values: dataset -> the metric, as a fraction, mean over seeds. marks: as of ``Row``."""
+class Entry:
+    """A method. values: dataset -> the metric, as a fraction, mean over seeds. marks: as of ``Row``."""
 
     name: str
-    rank: float
-    ranks: tuple[float, ...]
-    interval: tuple[float, float] | None
-    wins: float
     values: Mapping[str, float]
     marks: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Unranked:
-    """A method that lacks a dataset. values: as of ``Placed``, of the datasets that it has. marks: as of ``Row``."""
+class Placed(Entry):
+    """A method's place. rank: average over the datasets, 1 is best. ranks: those on each dataset, in their order.
+    interval: the 95% interval of the average over datasets, None where they are too few. wins: share of comparisons
+    won."""
 
-    name: str
-    values: Mapping[str, float]
-    marks: tuple[str, ...]
+    rank: float
+    ranks: tuple[float, ...]
+    interval: tuple[float, float] | None
+    wins: float
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class Overall:
     """Methods ranked over datasets in one setting by one metric, the best average rank first.
 
     test: None where Friedman's test cannot be made. difference: Nemenyi's critical difference at the 5% level, None for
-    fewer than two datasets. unranked: those with results on the most datasets first.
+    fewer than two datasets. unranked: methods that lack a dataset, those with results on the most datasets first.
     """
 
     setting: Setting
@@ -66,7 +63,7 @@ class Overall:
     methods: tuple[Placed, ...]
     test: Friedman | None
     difference: float | None
-    unranked: tuple[Unranked, ...]
+    unranked: tuple[Entry, ...]
 
     @property
     def stem(self) -> str:
@@ -103,25 +100,24 @@ def overall(
     inside = [record for record in done if record.cell.setting == setting]
     there = sorted({record.cell.dataset for record in inside})
     chosen = [name for name in there if not for_tuning(name)] if datasets is None else [*dict.fromkeys(datasets)]
-    for name in chosen:
-        if name not in there:
-            raise UsageError(
-                f"{name} has no result in the setting {setting.title}",
-                f"datasets with results: {', '.join(there) or 'none'}",
-            )
+    known = f"datasets with results: {', '.join(there) or 'none'}"
+    if missing := [name for name in chosen if name not in there]:
+        raise UsageError(f"{missing[0]} has no result in the setting {setting.title}", known)
     if len(chosen) < 2:
-        known = f"datasets with results: {', '.join(there) or 'none'}"
         raise UsageError(f"a ranking needs two datasets with results in the setting {setting.title}", known)
-    borrowed = _borrow(done, inside) if setting.kind != "ez" else []
-    ranked = [record for record in (*inside, *borrowed) if record.cell.dataset in chosen]
+    ranked = [record for record in inside if record.cell.dataset in chosen]
+    if setting.kind != "ez":
+        zero_shot = by_dataset(record for record in done if record.cell.setting.kind == "ez")
+        for name, own in by_dataset(ranked).items():
+            ranked += borrow(zero_shot.get(name, ()), own)
     consistency.check(ranked)
     groups = group_rows(ranked)
-    by_dataset = {key: _by_dataset(group, metric) for key, group in groups.items()}
-    whole = {key: values for key, values in by_dataset.items() if all(name in values for name in chosen)}
+    means = {key: _means(group, metric) for key, group in groups.items()}
+    whole = {key: values for key, values in means.items() if all(name in values for name in chosen)}
     called = _name_rows(groups, whole)
     judged = staleness or Staleness()
     unranked = [
-        Unranked(called[key], by_dataset[key], _marks(group, setting, judged))
+        Entry(called[key], means[key], _marks(group, setting, judged))
         for key, group in groups.items()
         if key not in whole and not judged.has_changed(group[0], Facts.of(group[0]).preset)
     ]
@@ -134,12 +130,12 @@ def overall(
     methods = [
         Placed(
             called[key],
+            {name: whole[key][name] for name in chosen},
+            _marks(groups[key], setting, judged),
             float(ranks[:, place].mean()),
             tuple(map(float, ranks[:, place])),
             None if intervals is None else (float(intervals[place, 0]), float(intervals[place, 1])),
             float(wins[place]),
-            {name: whole[key][name] for name in chosen},
-            _marks(groups[key], setting, judged),
         )
         for place, key in enumerate(whole)
     ]
@@ -170,19 +166,19 @@ def table(made: Overall) -> Table:
 
     Methods that are not ranked follow, with gaps.
     """
-    lines: list[tuple[str, list[str], int]] = []
-    for method in made.methods:
-        figures = [f"{100 * method.values[name]:.2f}" for name in made.datasets]
-        ranks = ", ".join(f"{rank:g}" for rank in method.ranks)
-        spread = "{:.2f} to {:.2f}".format(*method.interval) if method.interval else ranks
-        lines.append((method.name, [f"{method.rank:.2f}", spread, f"{100 * method.wins:.0f}%", *figures], 0))
-    for lacking in made.unranked:
-        figures = [f"{100 * lacking.values[name]:.2f}" if name in lacking.values else "" for name in made.datasets]
-        lines.append((lacking.name, ["", "", "", *figures], 0))
+    lines = []
+    entries: list[Entry] = [*made.methods, *made.unranked]
+    for method in entries:
+        texts = ["", "", ""]
+        if isinstance(method, Placed):
+            ranks = ", ".join(f"{rank:g}" for rank in method.ranks)
+            spread = "{:.2f} to {:.2f}".format(*method.interval) if method.interval else ranks
+            texts = [f"{method.rank:.2f}", spread, f"{100 * method.wins:.0f}%"]
+        texts += [f"{100 * method.values[name]:.2f}" if name in method.values else "" for name in made.datasets]
+        lines.append((method.name, texts, 0))
     spreads = "95% interval" if _has_intervals(made) else "ranks"
     heads = ["average rank", spreads, "wins", *(f"{made.metric} on {name}" for name in made.datasets)]
-    marks = {method.name: method.marks for method in made.methods}
-    marks |= {lacking.name: lacking.marks for lacking in made.unranked}
+    marks = {method.name: method.marks for method in entries}
     return text_table(made.stem, caption(made), "Method", heads, lines, notes=marks)
 
 
@@ -263,24 +259,11 @@ def _marks(group: Sequence[Record], setting: Setting, staleness: Staleness) -> t
     return (*([captions.BORROWED] if borrowed else []), *staleness.problems(group))
 
 
-def _borrow(done: Iterable[Record], inside: Iterable[Record]) -> list[Record]:
-    """The zero-shot results that stand for those of another setting, dataset by dataset."""
-    zero_shot = _of_datasets(record for record in done if record.cell.setting.kind == "ez")
-    own = _of_datasets(inside)
-    return [record for name in own for record in borrow(zero_shot.get(name, ()), own[name])]
-
-
-def _of_datasets(records: Iterable[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        found.setdefault(record.cell.dataset, []).append(record)
-    return found
-
-
-def _by_dataset(group: Iterable[Record], metric: str) -> dict[str, float]:
-    values: dict[str, list[float]] = {}
-    for record in group:
-        found = record.metrics[record.protocol.filter].values
-        if metric in found:  # without propensities there is no PSP
-            values.setdefault(record.cell.dataset, []).append(found[metric])
-    return {name: fmean(found) for name, found in values.items()}
+def _means(group: Iterable[Record], metric: str) -> dict[str, float]:
+    """Return the mean over seeds on each dataset that has the metric; without propensities there is no PSP."""
+    values = {
+        name: [record.metrics[record.protocol.filter].values.get(metric) for record in own]
+        for name, own in by_dataset(group).items()
+    }
+    known = {name: [value for value in own if value is not None] for name, own in values.items()}
+    return {name: fmean(own) for name, own in known.items() if own}

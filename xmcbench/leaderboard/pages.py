@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
@@ -10,10 +11,10 @@ from urllib.parse import quote
 
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import ablation, captions, charts, claims, consistency, overall
-from xmcbench.leaderboard.blocks import INDEX, Block, Figures, Heading, Page, citations, with_few_charts
+from xmcbench.leaderboard.blocks import CHARTS, INDEX, Block, Figures, Heading, Page, citations, with_few_charts
 from xmcbench.leaderboard.examples import Examples
 from xmcbench.leaderboard.published import MAIN, Source, sources
-from xmcbench.leaderboard.rows import Row, by_setting, for_tuning, order
+from xmcbench.leaderboard.rows import Row, by_dataset, by_setting, for_tuning, order
 from xmcbench.leaderboard.sections import FEW, Context, Measured, decisions, details, main_table
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import Scores
@@ -56,10 +57,9 @@ def pages(
     examples without a page, and for a ranking over datasets without results.
     """
     printed = tuple(sources() if published is None else published)
-    datasets: dict[str, list[Record]] = {}
-    for record in sorted(records, key=lambda record: record.key):
-        if record.counts["test_pairs"]:  # else of documents without labels, which `suggest` predicted for
-            datasets.setdefault(record.cell.dataset, []).append(record)
+    # Records without test pairs are of documents without labels, which `suggest` predicted for.
+    labeled = (record for record in records if record.counts["test_pairs"])
+    datasets = by_dataset(sorted(labeled, key=attrgetter("key")))
     consistency.check(record for name in sorted(datasets) for record in datasets[name])
     staleness = staleness or Staleness()
     claimed = claims.page(datasets, Context(printed, staleness, runs, scores))
@@ -69,9 +69,10 @@ def pages(
     told = remarks or {}
     context = Context(printed, staleness, runs, scores, dates or {})
     given = examples.files if examples else {}
-    for path in (given[name][0] for name in sorted(given.keys() - {name.lower() for name in datasets})):
+    if unknown := sorted(given.keys() - {name.lower() for name in datasets}):
         raise StorageError(
-            f"{path} is about a dataset without results", f"datasets with results: {', '.join(datasets)}"
+            f"{given[unknown[0]][0]} is about a dataset without results",
+            f"datasets with results: {', '.join(datasets)}",
         )
     made = [
         page
@@ -119,9 +120,9 @@ def _with_remarks(board: Sequence[Page], remarks: Mapping[str, str]) -> list[Pag
 
     Of the index and the claims, the first paragraph of the remark is the first of the page.
     """
-    for name in sorted(remarks.keys() - {page.name for page in board}):
+    if unknown := sorted(remarks.keys() - {page.name for page in board}):
         raise StorageError(
-            f"the remark {name}.md has no page",
+            f"the remark {unknown[0]}.md has no page",
             f"name it after a page: {', '.join(page.name for page in board)}",
         )
     made = []
@@ -143,13 +144,13 @@ def _index(
         settings = by_setting(datasets.get(name, ()))
         kind = captions.settings(settings) if settings else "published rows only"
         lines.append(f"* [{markdown(name)}]({quote(name.lower())}.md): {kind}")
-    if OVERALL in (page.name for page in others):
-        lines.append(f"* [Methods over several datasets]({OVERALL}.md): average ranks")
-    if "ablation" in (page.name for page in others):
-        methods = dict.fromkeys(source.ablation.method for source in printed if source.ablation)
-        lines.append(f"* [Ablation](ablation.md) of {', '.join(map(markdown, methods))}")
-    if claims.NAME in (page.name for page in others):
-        lines.append(f"* [The papers' claims, tested]({claims.NAME}.md)")
+    methods = dict.fromkeys(source.ablation.method for source in printed if source.ablation)
+    about = {
+        OVERALL: f"[Methods over several datasets]({OVERALL}.md): average ranks",
+        "ablation": f"[Ablation](ablation.md) of {', '.join(map(markdown, methods))}",
+        claims.NAME: f"[The papers' claims, tested]({claims.NAME}.md)",
+    }
+    lines += [f"* {about[page.name]}" for page in others]
     blocks: list[Block] = [_best(datasets, context), "\n".join(lines), Heading(2, "Datasets")]
     blocks += [_statistics(datasets, printed, names), Heading(2, "How to read the tables"), captions.READING]
     return Page(INDEX, "Leaderboards", (*blocks, *citations(printed, attrgetter("rows"))))
@@ -227,7 +228,7 @@ def _dataset_pages(
             known = [row for row in measured[0].standard if all(map(context.scores or (lambda _: None), row.records))]
             instances = examples.blocks(name, measured[0].setting, known)
     filter_name = records[0].protocol.filter if records else "none"
-    if drawn := charts.of_dataset(complete, filter_name, context.staleness):
+    if drawn := tuple(itertools.islice(charts.of_dataset(complete, filter_name, context.staleness), CHARTS)):
         first += [Heading(2, "Charts"), Figures(drawn), captions.CHARTS]
     first += [*instances, _SIZES, _statistics({name: records}, context.printed, [name])]
     return [Page(name.lower(), title, (*first, *cited)), *below]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.leaderboard.rows import Row, by_setting, for_tuning, short_names
+from xmcbench.leaderboard.rows import Row, by_dataset, by_setting, for_tuning, short_names
 from xmcbench.leaderboard.sections import Context, Measured
 from xmcbench.leaderboard.tables import Ties
 from xmcbench.metrics import METRICS
@@ -35,7 +35,6 @@ class PaperTable:
     ties: dataset -> metric -> names of rows.
     """
 
-    setting: Setting
     columns: tuple[tuple[str, str], ...]
     rows: Mapping[str, Mapping[str, Row]]
     ties: Mapping[str, Ties]
@@ -58,10 +57,7 @@ def paper_table(
     for metric in metrics:
         if metric not in METRICS:
             raise UnknownName("metric", metric, METRICS)
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        groups.setdefault(record.cell.dataset, []).append(record)
-    found = {name: by_setting(group) for name, group in groups.items()}
+    found = {name: by_setting(group) for name, group in by_dataset(records).items()}
     known = [name for name in sorted(found) if any(record.ok for record in found[name].get(setting, ()))]
     spelled = {name.casefold(): name for name in known}
     for name in datasets:
@@ -74,7 +70,7 @@ def paper_table(
         name: Measured.of(context, name, setting, found[name][setting], found[name].get(Setting("ez"), ()))
         for name in chosen
     }
-    shown = {name: _choose(own.rows, own.standard, methods) for name, own in measured.items()}
+    shown = {name: _choose(own, methods) for name, own in measured.items()}
     every = [row for own in shown.values() for row in own]
     if missing := [name for name in methods if not any(_is_named(row, name) for row in every)]:
         raise UsageError(f"there is no row of: {', '.join(missing)}", "see `xmcbench ls results`")
@@ -83,9 +79,9 @@ def paper_table(
         for row in shown[name]:
             rows.setdefault(row.name, {})[name] = row
     if methods:
-        rows = dict(sorted(rows.items(), key=lambda named: _place(next(iter(named[1].values())), methods)))
+        firsts = {key: next(iter(own.values())) for key, own in rows.items()}
+        rows = {key: rows[key] for name in methods for key, first in firsts.items() if _is_named(first, name)}
     return PaperTable(
-        setting,
         tuple((name, metric) for name in chosen for metric in metrics),
         rows,
         {name: context.ties(shown[name], metrics) for name in chosen},
@@ -98,22 +94,34 @@ def latex(table: PaperTable, decimals: int = 1, with_spread: bool = False) -> st
     names = dict(zip(table.rows, short_names(firsts), strict=True))
     datasets = [*dict.fromkeys(name for name, _ in table.columns)]
     metrics = [*dict.fromkeys(metric for _, metric in table.columns)]
-    column = f"S[table-format=2.{decimals},table-align-text-after=false]"
+    digits = f"S[table-format=2.{decimals},table-align-text-after=false]"
     heads = " & ".join(f"\\multicolumn{{{len(metrics)}}}{{c}}{{{escaping.latex(name)}}}" for name in datasets)
     ends = [1 + len(metrics) * place for place in range(len(datasets) + 1)]
     rules = " ".join(f"\\cmidrule(lr){{{start + 1}-{end}}}" for start, end in pairwise(ends))
     seconds = " & ".join(f"{{{escaping.latex(metric)}}}" for _, metric in table.columns)
-    body = []
-    for name, by_dataset in table.rows.items():
-        cells = [
-            _cell(table, by_dataset[dataset], dataset, metric, decimals, with_spread) if dataset in by_dataset else ""
-            for dataset, metric in table.columns
-        ]
-        body.append(f"{' & '.join([escaping.latex(names[name]), *cells])} \\\\")
+
+    def percent(value: float) -> str:
+        return f"{100 * value:.{decimals}f}"
+
+    def cell(name: str, dataset: str, metric: str) -> str:
+        figures = {key: own[dataset].figures[metric] for key, own in table.rows.items() if dataset in own}
+        if name not in figures:
+            return ""
+        text = percent(figures[name].value)
+        if len(figures) > 1 and text == percent(max(figure.value for figure in figures.values())):
+            text = rf"\bfseries {text}"
+        elif name in table.ties[dataset].get(metric, ()):
+            text += _TIE
+        return text + (f"{{\\,\\scriptsize$\\pm${percent(figures[name].half_width)}}}" if with_spread else "")
+
+    body = [
+        " & ".join([escaping.latex(short), *(cell(name, *column) for column in table.columns)]) + r" \\"
+        for name, short in names.items()
+    ]
     return "\n".join(
         [
             _PREAMBLE,
-            f"\\begin{{tabular}}{{@{{}}l*{{{len(table.columns)}}}{{{column}}}@{{}}}}",
+            f"\\begin{{tabular}}{{@{{}}l*{{{len(table.columns)}}}{{{digits}}}@{{}}}}",
             r"\toprule",
             f" & {heads} \\\\",
             rules,
@@ -127,33 +135,14 @@ def latex(table: PaperTable, decimals: int = 1, with_spread: bool = False) -> st
     )
 
 
-def _choose(rows: Sequence[Row], standard: Sequence[Row], methods: Sequence[str]) -> list[Row]:
+def _choose(measured: Measured, methods: Sequence[str]) -> list[Row]:
     """Return the rows with results that are asked for."""
     if not methods:
-        return [*standard]
-    done = [row for row in rows if row.figures and not row.facts.changes]
+        return measured.standard
+    done = [row for row in measured.rows if row.figures and not row.facts.changes]
     return [row for row in done if any(_is_named(row, name) for name in methods)]
 
 
 def _is_named(row: Row, name: str) -> bool:
     method, colon, preset = name.partition(":")
     return row.records[0].cell.method == method and (not colon or row.facts.preset == preset)
-
-
-def _place(row: Row, methods: Sequence[str]) -> int:
-    return next(place for place, name in enumerate(methods) if _is_named(row, name))
-
-
-def _percent(value: float, decimals: int) -> str:
-    return f"{100 * value:.{decimals}f}"
-
-
-def _cell(table: PaperTable, row: Row, dataset: str, metric: str, decimals: int, with_spread: bool) -> str:
-    figure = row.figures[metric]
-    text = _percent(figure.value, decimals)
-    values = [own[dataset].figures[metric].value for own in table.rows.values() if dataset in own]
-    if len(values) > 1 and text == _percent(max(values), decimals):
-        text = rf"\bfseries {text}"
-    elif row.name in table.ties[dataset].get(metric, ()):
-        text += _TIE
-    return text + (f"{{\\,\\scriptsize$\\pm${_percent(figure.half_width, decimals)}}}" if with_spread else "")

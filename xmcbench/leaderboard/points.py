@@ -55,22 +55,21 @@ class Scatter(_Spots):
         """The chart as an SVG document."""
         right, front = WIDTH - 18.0, self.front()
         ticks = canvas.scale(min(spot.value for spot in self.spots), max(spot.value for spot in self.spots), 1)
-        costs = [math.log10(spot.cost) for spot in self.spots]
-        low, high = min(costs), max(costs)
-        span = max(high - low, 0.5)
+        powers = [math.log10(spot.cost) for spot in self.spots]
+        low = min(powers)
+        span = max(max(powers) - low, 0.5)
 
-        def place(spot: Spot) -> tuple[float, float]:
-            y = BOTTOM - (spot.value - ticks[0]) / (ticks[-1] - ticks[0]) * (BOTTOM - TOP - 8)
-            return at(math.log10(spot.cost)), y
+        def x(cost: float) -> float:
+            return LEFT + 22 + (math.log10(cost) - low) / span * (right - LEFT - 120)
 
-        def at(power: float) -> float:
-            return LEFT + 22 + (power - low) / span * (right - LEFT - 120)
+        def y(value: float) -> float:
+            return BOTTOM - (value - ticks[0]) / (ticks[-1] - ticks[0]) * (BOTTOM - TOP - 8)
 
-        powers = [(at(math.log10(cost)), f"{cost:g}") for cost in _round_costs(low, low + span)]
-        values = [(place(Spot("", tick, 1.0))[1], words) for tick, words in _label_ticks(ticks)]
-        parts = [*canvas.axes(powers, values, self.label, right)]
-        places = {spot: place(spot) for spot in self.spots}
-        steps = "".join(f"H{x:.1f}V{y:.1f}" for x, y in map(places.__getitem__, front))
+        costs = [(x(cost), f"{cost:g}") for cost in _round_costs(low, low + span)]
+        values = [(y(tick), words) for tick, words in _label_ticks(ticks)]
+        parts = [*canvas.axes(costs, values, self.label, right)]
+        places = {spot: (x(spot.cost), y(spot.value)) for spot in self.spots}
+        steps = "".join("H{:.1f}V{:.1f}".format(*places[spot]) for spot in front)
         parts.append(
             f'<path class="tick" stroke-dasharray="3 3" d="M{places[front[0]][0]:.1f} {BOTTOM}{steps}H{right}"/>'
         )
@@ -151,11 +150,9 @@ def _boxes(x: float, y: float, width: float) -> Iterator[Box]:
 
 def _is_free(box: Box, right: float, taken: Sequence[Box]) -> bool:
     inside = box[0] >= LEFT + 2 and box[2] <= right and box[1] >= TOP - 6 and box[3] <= BOTTOM - 1
-    return inside and not any(_overlap(box, other) for other in taken)
-
-
-def _overlap(one: Box, other: Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+    return inside and all(
+        box[0] >= other[2] or other[0] >= box[2] or box[1] >= other[3] or other[1] >= box[3] for other in taken
+    )
 
 
 def _beats(one: Spot, other: Spot) -> bool:

@@ -19,11 +19,11 @@ from xmcbench.records import Record
 
 #: The beginning of the source of a model that was made in the cell.
 _OWN = "trained on the corpus"
-#: What the pages call the kinds of rows, by which a board is filtered.
+#: The kinds of rows by which a board is filtered, as pages call them.
 NEEDS_PAIRS, NO_PAIRS = "needs pairs", "works without pairs"
 OUTSIDE, SCRATCH = "pre-trained outside", "from scratch"
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
-#: What a card leaves out, and what a record of an earlier version does not hold.
+#: The texts for a fact that a card leaves out, and for one that a record of an earlier version does not hold.
 UNSTATED, UNKNOWN = "not stated", "not recorded"
 
 

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from xmcbench.errors import DataError, UsageError
 from xmcbench.setting import Setting
@@ -26,10 +26,8 @@ from xmcbench.storage.reading import read_text
 
 #: The layout of the MACLR paper: every measured table has these. A published one may lack those that it does not print.
 MAIN = ("P@1", "P@3", "P@5", "R@1", "R@3", "R@5", "R@10", "R@100")
-#: What every published row has: tables are sorted by it.
-_FIRST = ("P@1",)
 
-#: What a link of Markdown may contain, and the key of a citation of LaTeX.
+#: The links that Markdown may contain, and the keys of citations in LaTeX.
 _LINK, _KEY = re.compile(r"https?://[\w./?#@!$&'*+,;=%:~-]+", re.ASCII), re.compile(r"[\w.:+/-]+", re.ASCII)
 
 
@@ -57,17 +55,22 @@ class Ablation:
     rows: tuple[tuple[str, Mapping[str, str], Mapping[str, str]], ...]
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Struct, frozen=True, forbid_unknown_fields=True):
     """A side of a claim: a method under a setting, or a row of the ablation, by its printed number."""
 
-    setting: Setting
     method: str | None = None
+    kind: str = field(default="ez", name="setting")
+    ratio: float | None = None
+    by: str | None = None
     row: str | None = None
 
+    @property
+    def setting(self) -> Setting:
+        """The setting of a method. Raises UsageError."""
+        return Setting.of(self.kind, self.ratio, self.by)
 
-@dataclass(frozen=True)
-class Claim:
+
+class Claim(Struct, frozen=True, forbid_unknown_fields=True, rename={"text": "claim"}):
     """The claim that one side has higher figures than the other, in a few words."""
 
     text: str
@@ -104,9 +107,8 @@ class Source:
         if side.row is not None:
             rows = {number: figures for number, _, figures in self.ablation.rows} if self.ablation else {}
             return {self.ablation.dataset: rows[side.row]} if self.ablation and side.row in rows else {}
-        return {
-            row.dataset: row.figures for row in self.rows if (row.method, row.setting) == (side.method, side.setting)
-        }
+        setting = side.setting
+        return {row.dataset: row.figures for row in self.rows if (row.method, row.setting) == (side.method, setting)}
 
 
 @cache
@@ -148,24 +150,6 @@ class _AblationFile(Struct, frozen=True, forbid_unknown_fields=True):
     switches: dict[str, tuple[str, str]]
 
 
-class _SideFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """One side of a claim: a method with its setting, or the printed number of a row of the ablation."""
-
-    method: str | None = None
-    setting: str = "ez"
-    ratio: float | None = None
-    by: str | None = None
-    row: str | None = None
-
-
-class _ClaimFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """A claim in a few words, and the two sides whose published figures support it."""
-
-    claim: str
-    better: _SideFile
-    worse: _SideFile
-
-
 class _SourceFile(Struct, frozen=True, forbid_unknown_fields=True):
     """The file of a source: texts, names of CSV files beside it, and errata."""
 
@@ -179,7 +163,7 @@ class _SourceFile(Struct, frozen=True, forbid_unknown_fields=True):
     statistics: str | None = None
     errata: list[_Erratum] = []
     ablation: _AblationFile | None = None
-    claims: list[_ClaimFile] = []
+    claims: tuple[Claim, ...] = ()
 
 
 class _ResultLine(Struct, frozen=True):
@@ -215,8 +199,11 @@ def read_source(path: Path) -> Source:
             },
             statistics=tuple(map(_sizes, statistics)),
             ablation=_ablation(path, described.ablation) if described.ablation else None,
+            claims=described.claims,
         )
-        return replace(source, claims=tuple(_claim(claim, source) for claim in described.claims))
+        for claim in source.claims:
+            _check(claim, source)
+        return source
     except (OSError, ValueError, KeyError, RecursionError, csv.Error, UsageError) as error:
         raise DataError(f"cannot read the published figures in {path}: {error}", "reinstall xmcbench") from error
 
@@ -239,7 +226,7 @@ def _row(values: Mapping[str, str], errata: Iterable[_Erratum]) -> PublishedRow:
         table=line.table,
         dataset=line.dataset,
         setting=Setting.of(line.setting, float(line.ratio) if few else None, line.sample_by if few else None),
-        figures=_figures(values, _FIRST),
+        figures=_figures(values, ("P@1",)),  # tables are sorted by it
         notes=_notes(erratum for erratum in errata if erratum.about(line.table, line.dataset, line.method)),
     )
 
@@ -282,17 +269,9 @@ def _ablation(path: Path, described: _AblationFile) -> Ablation:
     return Ablation(described.method, described.dataset, Setting.of(described.setting), described.switches, rows)
 
 
-def _claim(described: _ClaimFile, source: Source) -> Claim:
-    """A claim. Raises ValueError if the published figures do not have both of its sides on one dataset."""
-    sides = []
-    for side in (described.better, described.worse):
-        if (side.method is None) == (side.row is None):
-            raise ValueError(f"the claim {described.claim!r} must name a method or a row on each side")
-        setting = Setting.of(side.setting, side.ratio, side.by)
-        if side.row and source.ablation:
-            setting = source.ablation.setting
-        sides.append(Side(setting, side.method, side.row))
-    better, worse = sides
-    if not source.figures(better).keys() & source.figures(worse).keys():
-        raise ValueError(f"the claim {described.claim!r} compares figures that are not printed for the same dataset")
-    return Claim(described.claim, better, worse)
+def _check(claim: Claim, source: Source) -> None:
+    """Raise ValueError unless the published figures have both sides of a claim on one dataset."""
+    if any((side.method is None) == (side.row is None) for side in (claim.better, claim.worse)):
+        raise ValueError(f"the claim {claim.text!r} must name a method or a row on each side")
+    if not source.figures(claim.better).keys() & source.figures(claim.worse).keys():
+        raise ValueError(f"the claim {claim.text!r} compares figures that are not printed for the same dataset")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from statistics import fmean, stdev
+from typing import TypeVar
 
 from xmcbench.leaderboard import provenance
 from xmcbench.metrics.seeds import half_width
@@ -16,6 +18,9 @@ from xmcbench.records import Record, Staleness
 from xmcbench.records.record import Figures, Measured
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
 
 #: A SHA-1 or SHA-256: the content of a file that a parameter names, the commit of a model.
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,52}\b")
@@ -150,7 +155,12 @@ def rows(records: Iterable[Record], filter_name: str, staleness: Staleness | Non
     """
     groups = group_rows(records)
     made = [_row(name, groups[key], filter_name, staleness or Staleness()) for key, name in names(groups).items()]
-    return sorted(made, key=lambda row: (-row.figures["P@1"].value if row.figures else 1.0, row.name))
+    return sorted(made, key=best_first)
+
+
+def best_first(row: Row) -> tuple[float, str]:
+    """Return the key by which rows are sorted: the best P@1 first, rows without a result last."""
+    return -row.figures["P@1"].value if row.figures else 1.0, row.name
 
 
 def for_tuning(dataset: str) -> bool:
@@ -184,13 +194,27 @@ def without_common(machines: Sequence[str]) -> list[str]:
     return [", ".join(parts[common:]) or "alone" for parts in fields]
 
 
+def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return the items by their keys, which are in the order of their first items."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def by_dataset(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """Return the records by the name of their dataset."""
+    return group_by(records, attrgetter("cell.dataset"))
+
+
 def group_rows(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Records by method and parameters, each group by seed."""
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        cell = record.cell
-        groups.setdefault(canonical_json([cell.method, cell.parameters]), []).append(record)
+    """Return the records by method and parameters, each group by seed."""
+    groups = group_by(records, _row_of)
     return {key: sorted(groups[key], key=lambda record: record.cell.seed) for key in sorted(groups)}
+
+
+def _row_of(record: Record) -> str:
+    return canonical_json([record.cell.method, record.cell.parameters])
 
 
 def borrow(zero_shot: Iterable[Record], inside: Sequence[Record]) -> list[Record]:
@@ -201,14 +225,9 @@ def borrow(zero_shot: Iterable[Record], inside: Sequence[Record]) -> list[Record
     """
     if not any(record.ok for record in inside):
         return []
-    there = {(record.cell.method, canonical_json(record.cell.parameters)) for record in inside}
-    return [
-        record
-        for record in zero_shot
-        if record.ok
-        and record.method.supervision == "unused"
-        and (record.cell.method, canonical_json(record.cell.parameters)) not in there
-    ]
+    there = set(map(_row_of, inside))
+    unused = [record for record in zero_shot if record.ok and record.method.supervision == "unused"]
+    return [record for record in unused if _row_of(record) not in there]
 
 
 def slug(text: str) -> str:
@@ -217,10 +236,8 @@ def slug(text: str) -> str:
 
 
 def by_setting(records: Iterable[Record]) -> dict[Setting, list[Record]]:
-    """Records by setting, in the order of a page."""
-    groups: dict[Setting, list[Record]] = {}
-    for record in records:
-        groups.setdefault(record.cell.setting, []).append(record)
+    """Return the records by setting, in the order of a page."""
+    groups: dict[Setting, list[Record]] = group_by(records, attrgetter("cell.setting"))
     return {setting: groups[setting] for setting in sorted(groups, key=order)}
 
 
@@ -234,14 +251,17 @@ def names(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
 
     Names coincide if a preset changed between two runs, or if two methods have the same title.
     """
-    alike: dict[str, list[str]] = {}
-    for key, group in groups.items():
-        alike.setdefault(group[0].name, []).append(key)
-    found = {}
-    for name, keys in alike.items():
-        cells = [groups[key][0].cell for key in keys]
-        differences = apart([{"method": cell.method, **cell.parameters} for cell in cells])
-        found.update({key: name + difference for key, difference in zip(keys, differences, strict=True)})
+    firsts = {key: group[0] for key, group in groups.items()}
+    parameters = {key: {"method": first.cell.method, **first.cell.parameters} for key, first in firsts.items()}
+    return tell_apart({key: first.name for key, first in firsts.items()}, parameters)
+
+
+def tell_apart(names: Mapping[str, str], parameters: Mapping[str, Mapping[str, object]]) -> dict[str, str]:
+    """Return the names by their keys; after equal ones stand the parameters in which they differ."""
+    found: dict[str, str] = {}
+    for name, keys in group_by(names, names.__getitem__).items():
+        differences = apart([parameters[key] for key in keys])
+        found |= {key: name + difference for key, difference in zip(keys, differences, strict=True)}
     return found
 
 
@@ -294,9 +314,14 @@ def judging(done: Sequence[Record]) -> tuple[str, ...]:
     notes = [note for record in done if isinstance(note := record.notes.get("judgments"), Mapping) and "judge" in note]
     if not notes:
         return ()
+
+    def total(*names: str) -> float:
+        numbers = (note.get(name) for note in notes for name in names)
+        return sum(number for number in numbers if isinstance(number, int | float))
+
     judges = ", ".join(sorted({str(note["judge"]) for note in notes}))
-    asked, kept, seconds = (sum(_numbers(notes, (name,))) for name in ("asked", "kept", "seconds"))
-    tokens = sum(_numbers(notes, ("prompt_tokens", "completion_tokens")))
+    asked, kept, seconds = map(total, ("asked", "kept", "seconds"))
+    tokens = total("prompt_tokens", "completion_tokens")
     spent = f", {tokens:,.0f} tokens" if tokens else ""
     share = kept / max(1, asked + kept)
     return (
@@ -304,24 +329,18 @@ def judging(done: Sequence[Record]) -> tuple[str, ...]:
     )
 
 
-def _numbers(notes: Sequence[Mapping[str, object]], names: Sequence[str]) -> list[float]:
-    return [value for note in notes for name in names if isinstance(value := note.get(name), int | float)]
-
-
 def _row(name: str, group: Sequence[Record], filter_name: str, staleness: Staleness) -> Row:
     done = [record for record in group if record.ok]
-    problems = tuple(f"seed {record.cell.seed}: {record.status}: {record.reason}" for record in group if not record.ok)
-    scores = [record.metrics[filter_name] for record in done]
-    machines: dict[str, list[Measured]] = {}
-    for record in done:
-        machines.setdefault(machine_class(record), []).append(record.measured)
+    machines = group_by(done, machine_class)
     return Row(
         name=name,
         parameters=group[0].cell.parameters,
         seeds=tuple(record.cell.seed for record in done),
-        figures=_figures(scores),
-        costs={machine: _cost(machines[machine]) for machine in sorted(machines)},
-        problems=problems,
+        figures=_figures([record.metrics[filter_name] for record in done]),
+        costs={machine: _cost([record.measured for record in machines[machine]]) for machine in sorted(machines)},
+        problems=tuple(
+            f"seed {record.cell.seed}: {record.status}: {record.reason}" for record in group if not record.ok
+        ),
         marks=(*staleness.problems(done), *silence(done), *judging(done)),
         kinds=provenance.kinds((done or group)[0]),
         facts=_facts(name, group[0]),

@@ -9,9 +9,20 @@ from dataclasses import dataclass, field, replace
 from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Differences, Heading, without_a_result
 from xmcbench.leaderboard.provenance import kinds, models, newer
-from xmcbench.leaderboard.published import MAIN, PublishedRow, Source
-from xmcbench.leaderboard.rows import Cost, Row, borrow, group_rows, names, rows, short_names, slug
-from xmcbench.leaderboard.tables import SECOND, Table, Ties, cost_table, group_table, metric_table, text_table
+from xmcbench.leaderboard.published import MAIN, Source
+from xmcbench.leaderboard.rows import Row, best_first, borrow, group_by, group_rows, names, rows, short_names, slug
+from xmcbench.leaderboard.tables import (
+    SECOND,
+    Column,
+    Table,
+    TableCell,
+    TableLine,
+    Ties,
+    cost_table,
+    group_table,
+    metric_table,
+    text_table,
+)
 from xmcbench.metrics.evaluation import Scores
 from xmcbench.metrics.flips import Verdict
 from xmcbench.metrics.ties import Contender, difference, find_ties
@@ -44,15 +55,6 @@ class Context:
     dates: Mapping[str, str] = field(default_factory=dict)
     _known: dict[tuple[str, ...], Contender | None] = field(default_factory=dict, init=False, repr=False)
 
-    def list_published(self, dataset: str, setting: Setting) -> list[tuple[int, PublishedRow]]:
-        """Return the published rows of a dataset and setting, each with the number of its source."""
-        return [
-            (number, row)
-            for number, source in enumerate(self.printed, 1)
-            for row in source.rows
-            if (row.dataset, row.setting) == (dataset, setting)
-        ]
-
     def ties(self, shown: Sequence[Row], metrics: Iterable[str]) -> Ties:
         """Return the rows that are statistically tied with the best one, metric by metric; none without ranks."""
         return find_ties(self._contenders(shown), _shared(shown, metrics))
@@ -72,7 +74,10 @@ class Context:
         keys = tuple(record.key for record in records)
         if keys not in self._known:
             runs = [found for record in records if self.scores and (found := self.scores(record)) is not None]
-            subsets = [_subset(record) for record in records]
+            # The digests of the pairs that each run was given; None where pairs play no part.
+            subsets = [
+                None if record.method.supervision == "unused" else record.cell.subset_sha256 for record in records
+            ]
             is_whole = runs and len(runs) == len(records)
             self._known[keys] = Contender(runs, subsets, records[0].seedless) if is_whole else None
         return self._known[keys]
@@ -106,11 +111,14 @@ class Measured:
         """The results of a setting, with those of the zero-shot setting that belong there too."""
         borrowed = borrow(zero_shot, records) if setting.kind != "ez" else []
         filter_name = records[0].protocol.filter if records else "none"
-        own, other = (
-            [_mark_newer(row, context.dates.get(dataset, "")) for row in rows(part, filter_name, context.staleness)]
-            for part in (records, borrowed)
-        )
-        return cls(dataset, setting, records, borrowed, _with_borrowed(own, other), filter_name)
+        own, other = (rows(part, filter_name, context.staleness) for part in (records, borrowed))
+        other = [replace(row, marks=(captions.BORROWED, *row.marks), costs={}) for row in other]
+        date = context.dates.get(dataset, "")
+        marked = [
+            replace(row, marks=(*row.marks, *newer(row.records[0], date))) if row.records else row
+            for row in (*own, *other)
+        ]
+        return cls(dataset, setting, records, borrowed, sorted(marked, key=best_first), filter_name)
 
     @property
     def standard(self) -> list[Row]:
@@ -125,28 +133,24 @@ class Measured:
         return [row for row in self.rows if row.figures and row.name not in standard]
 
 
-def _mark_newer(row: Row, date: str) -> Row:
-    """Mark a row with a model that is newer than the test data."""
-    return replace(row, marks=(*row.marks, *newer(row.records[0], date))) if row.records else row
-
-
 def main_table(context: Context, measured: Measured, metrics: Sequence[str], name: str) -> Table | None:
     """The main table: rows of unchanged presets and published rows; None without either."""
-    published = context.list_published(measured.dataset, measured.setting)
-    if not published and not measured.standard:
+    dataset, setting, shown = measured.dataset, measured.setting, measured.standard
+    published = [
+        (number, source, row)
+        for number, source in enumerate(context.printed, 1)
+        for row in source.rows
+        if (row.dataset, row.setting) == (dataset, setting)
+    ]
+    if not published and not shown:
         return None
     notes = {
-        metric: note
-        for number, row in published
-        for metric, note in context.printed[number - 1].column_notes.get(row.table, {}).items()
+        metric: note for _, source, row in published for metric, note in source.column_notes.get(row.table, {}).items()
     }
-    sources = [(context.printed[number - 1], row) for number, row in published]
-    caption = captions.main(
-        measured.dataset, measured.setting, measured.records, measured.filter, sources, context.scores is not None
-    )
-    shown = measured.standard
-    ties = context.ties(shown, metrics)
-    return metric_table(shown, metrics if shown else MAIN, name, caption, published, notes, ties)
+    cited = [(source, row) for _, source, row in published]
+    caption = captions.main(dataset, setting, measured.records, measured.filter, cited, context.scores is not None)
+    numbered, ties = [(number, row) for number, _, row in published], context.ties(shown, metrics)
+    return metric_table(shown, metrics if shown else MAIN, name, caption, numbered, notes, ties)
 
 
 def details(context: Context, measured: Measured, remark: str = "", page: str = "") -> list[Block]:
@@ -191,33 +195,19 @@ def decisions(context: Context, dataset: str, complete: Mapping[Setting, Sequenc
         filter_name = records[0].protocol.filter
         made = rows(records, filter_name, context.staleness)
         found.append(Heading(2, setting.title.capitalize(), setting.slug))
-        by_method: dict[str, list[Row]] = {}
-        for row in sorted((row for row in made if row.figures), key=lambda row: row.facts.title):
-            by_method.setdefault(row.facts.title, []).append(row)
-        single = [own[0] for own in by_method.values() if len(own) == 1]
-        for title, own in by_method.items():
-            if len(own) > 1:
-                own = sorted(own, key=lambda row: -row.figures["P@1"].value)  # noqa: PLW2901 - the same rows
-                table = metric_table(
-                    own, _CHOSEN_BY, f"{setting.slug}-{slug(title)}", ties=context.ties(own, _CHOSEN_BY)
-                )
-                found += [Heading(3, title), table]
-        if single:
-            found += [
-                Heading(3, "Methods with one row"),
-                metric_table(single, _CHOSEN_BY, f"{setting.slug}-single", ties=context.ties(single, _CHOSEN_BY)),
-            ]
+        by_method = sorted(group_by((row for row in made if row.figures), lambda row: row.facts.title).items())
+        parts = [(title, slug(title), own) for title, own in by_method if len(own) > 1]
+        if single := [own[0] for _, own in by_method if len(own) == 1]:
+            parts.append(("Methods with one row", "single", single))
+        for title, name, own in parts:
+            table = metric_table(own, _CHOSEN_BY, f"{setting.slug}-{name}", ties=context.ties(own, _CHOSEN_BY))
+            found += [Heading(3, title), table]
         found += [captions.decisions(dataset, setting, records, filter_name), *without_a_result(made)]
     return found
 
 
 def _shared(shown: Sequence[Row], metrics: Iterable[str]) -> tuple[str, ...]:
     return tuple(metric for metric in metrics if all(metric in row.figures for row in shown))
-
-
-def _subset(record: Record) -> str | None:
-    """The digest of the pairs that a run was given; None where pairs play no part."""
-    return None if record.method.supervision == "unused" else record.cell.subset_sha256
 
 
 def _with_a_remark(made: Iterable[Row], remark: str) -> list[str]:
@@ -231,62 +221,38 @@ def _with_a_remark(made: Iterable[Row], remark: str) -> list[str]:
     ]
 
 
-def _with_borrowed(own: Sequence[Row], borrowed: Sequence[Row]) -> list[Row]:
-    """The rows of a setting and those of the zero-shot one, which a note tells apart; best P@1 first."""
-    noted = [replace(row, marks=(captions.BORROWED, *row.marks), costs={}) for row in borrowed]
-    return sorted([*own, *noted], key=lambda row: (-row.figures["P@1"].value if row.figures else 1.0, row.name))
-
-
 def _groups(made: Sequence[Row], groups: Sequence[str], setting: Setting, caption: str) -> list[Block]:
     if not any(all(group in row.views for group in groups) for row in made):
         return []
-    shown = _with_subsets(made) if "seen" in groups else made
-    heading = Heading(2, f"By label: {', '.join(groups)}")
-    return [heading, group_table(shown, groups, f"{setting.slug}-{groups[0]}", caption)]
-
-
-def _with_subsets(made: Sequence[Row]) -> list[Row]:
-    """Rows with a note where they lack subsets of others, as is so for one that ignores them and is run once.
-
-    A row without a result has no seeds, and no note.
-    """
     seeds = {seed for row in made for seed in row.seeds}
-    return [
-        replace(row, marks=(*row.marks, captions.subsets(row.seeds))) if row.seeds and {*row.seeds} != seeds else row
-        for row in made
-    ]
+    if "seen" in groups:  # a row may lack subsets that others have, such as one that ignores them and is run once
+        made = [
+            row if {*row.seeds} == seeds else replace(row, marks=(*row.marks, captions.subsets(row.seeds)))
+            for row in made
+        ]
+    heading = Heading(2, f"By label: {', '.join(groups)}")
+    return [heading, group_table(made, groups, f"{setting.slug}-{groups[0]}", caption)]
 
 
 def _costs(made: Sequence[Row], dataset: str, setting: Setting) -> list[Block]:
     """One table per class of machine: times from different machines are not comparable."""
-    machines: dict[str, list[tuple[Row, Cost]]] = {}
-    for row in made:
-        for machine, cost in row.costs.items():
-            machines.setdefault(machine, []).append((row, cost))
+    machines = sorted({machine for row in made for machine in row.costs})
     found: list[Block] = [Heading(2, "Time and memory")] if machines else []
-    for number, machine in enumerate(sorted(machines), 1):
+    for number, machine in enumerate(machines, 1):
         name = f"{setting.slug}-efficiency" + (f"-{number}" if number > 1 else "")
-        found.append(cost_table(machines[machine], name, captions.efficiency(dataset, setting, machine)))
+        costs = [(row, row.costs[machine]) for row in made if machine in row.costs]
+        found.append(cost_table(costs, name, captions.efficiency(dataset, setting, machine)))
     return found
 
 
 def _models(records: Iterable[Record], setting: Setting, caption: str) -> list[Block]:
     """A line per model that rows start from; none where no row does."""
     found = dict.fromkeys(model for record in records if record.ok for model in models(record))
-    lines = [
-        (
-            model.name,
-            [
-                model.source,
-                f"{model.parameters:,}" if model.parameters is not None else "",
-                f"{model.width:,}" if model.width is not None else "",
-                model.shown_data if model.outside else "",
-                model.shown_license if model.outside else "",
-            ],
-            0,
-        )
-        for model in found
-    ]
+    lines = []
+    for model in found:
+        sizes = [f"{size:,}" if size is not None else "" for size in (model.parameters, model.width)]
+        outside = [model.shown_data, model.shown_license] if model.outside else ["", ""]
+        lines.append((model.name, [model.source, *sizes, *outside], 0))
     if not lines:
         return []
     table = text_table(f"{setting.slug}-models", caption, _OF_MODELS[0], _OF_MODELS[1:], lines, words=_OF_MODELS)
@@ -295,31 +261,19 @@ def _models(records: Iterable[Record], setting: Setting, caption: str) -> list[B
 
 def _provenance(records: Iterable[Record], name: str, caption: str, context: Context) -> Table:
     """A line per row that has a result, by name; the command is that of its first seed."""
-    done = [record for record in records if record.ok]
-    groups = group_rows(done)
-    lines, sorts, keys, files = [], {}, [], []
+    groups = group_rows(record for record in records if record.ok)
+    lines = []
     for key, called in sorted(names(groups).items(), key=lambda named: named[1]):
         group = groups[key]
-        stale = context.staleness.problems(group)
-        lines.append(
-            (
-                called,
-                [
-                    _PAIRS[group[0].method.supervision],
-                    "; ".join(stale or dict.fromkeys(map(context.staleness.evidence, group))),
-                    group[0].reproduction(context.runs),
-                    ", ".join(record.key[:12] for record in group),
-                ],
-                0,
-            )
+        first, stale = group[0], context.staleness.problems(group)
+        cells = (
+            TableCell(_PAIRS[first.method.supervision]),
+            TableCell("; ".join(stale or dict.fromkeys(map(context.staleness.evidence, group)))),
+            TableCell(first.reproduction(context.runs)),
+            TableCell(
+                ", ".join(record.key[:12] for record in group), file=f"{first.cell.path.parent.as_posix()}{LINES}"
+            ),
         )
-        sorts[called] = kinds(group[0])
-        keys.append(group[0].key)
-        files.append(f"{group[0].cell.path.parent.as_posix()}{LINES}")
+        lines.append(TableLine(called, cells, kinds=kinds(first), record=first.key, is_record=True))
     heads = ("pairs", "state", "reproduce", "record of each seed")
-    made = text_table(name, caption, "Method", heads, lines, kinds=sorts, words=heads)
-    linked = (
-        replace(line, record=key, is_record=True, cells=(*line.cells[:-1], replace(line.cells[-1], file=file)))
-        for line, key, file in zip(made.lines, keys, files, strict=True)
-    )
-    return replace(made, lines=tuple(linked))
+    return Table(name, caption, "Method", tuple(Column("", head, is_text=True) for head in heads), tuple(lines))

@@ -1,17 +1,18 @@
 """Pages as a site: HTML files that open from disk, offline, and without JavaScript.
 
-Tables, paragraphs and figures are those of the Markdown pages. A script of a few kilobytes in every page searches,
-sorts, filters and saves tables; it loads nothing.
+Tables, paragraphs and figures are those of the Markdown pages. A style sheet and a script lie beside the pages. The
+script searches, sorts, filters and saves tables; it loads nothing.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import metadata
 from importlib.resources import files as resources
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from xmcbench import __version__
@@ -33,21 +34,14 @@ if TYPE_CHECKING:
 _METRIC = re.compile(r"[A-Za-z]+@\d+")
 
 
-class Links(NamedTuple):
-    """The targets of the links in tables: sources, the lines about records by their keys, and the folder of records."""
-
-    cited: Sequence[Source]
-    places: dict[str, str]
-    records: str
-
-
 def site(pages: Sequence[Page], cited: Sequence[Source], records: str = "") -> dict[str, str]:
     """Return the files of a site: name -> content.
 
-    A page has the style of its charts once. records: the way from a page to the folder of records, empty where there
-    is none.
+    records: the way from a page to the folder of records, empty where there is none.
     """
-    return {_file(page.name): _page(page, pages, cited, records) for page in pages}
+    style, script = ((resources(__package__) / name).read_text(encoding="utf-8") for name in ("site.css", "site.js"))
+    made = {_file(page.name): _page(page, pages, cited, records) for page in pages}
+    return made | {"site.css": document.STYLE + style + canvas.rules(), "site.js": script}
 
 
 def _file(name: str) -> str:
@@ -55,12 +49,15 @@ def _file(name: str) -> str:
 
 
 def _page(page: Page, pages: Sequence[Page], cited: Sequence[Source], records: str) -> str:
-    parts = ['<a class="skip" href="#main">Skip to the content</a>', f"<header>{_navigation(page, pages)}</header>"]
-    links = Links(cited, _places(page, pages), records)
-    body = [document.heading(1, page.title), *_controls(page), *_sections(page.blocks, links)]
-    parts += [f'<main id="main">\n{chr(10).join(body)}\n</main>', _footer(page.date)]
-    style = _resource("site.css") + (canvas.rules() if any(isinstance(block, Figures) for block in page.blocks) else "")
-    return document.page(page.title, parts, style=style, script=_resource("site.js"))
+    sections = _sections(page.blocks, cited, _places(page, pages), records)
+    body = [document.heading(1, page.title), *_controls(page), *sections]
+    parts = [
+        '<a class="skip" href="#main">Skip to the content</a>',
+        f"<header>{_navigation(page, pages)}</header>",
+        f'<main id="main">\n{chr(10).join(body)}\n</main>',
+        _footer(page.date),
+    ]
+    return document.page(page.title, parts, site="site")
 
 
 def _places(page: Page, pages: Iterable[Page]) -> dict[str, str]:
@@ -85,20 +82,16 @@ def _footer(date: str) -> str:
 
 
 def _navigation(page: Page, pages: Sequence[Page]) -> str:
-    """The links to all pages but those of settings, and those to the settings of the page's dataset."""
-    dataset = page.parent or page.name
-    settings = [other for other in pages if other.parent == dataset]
-    found = _links("Pages", [other for other in pages if not other.parent], {page.name, dataset})
-    return found + (_links("Settings", settings, {page.name}) if settings else "")
-
-
-def _links(label: str, pages: Iterable[Page], current: Container[str]) -> str:
-    links = []
-    for page in pages:
-        here = ' aria-current="page"' if page.name in current else ""
-        title = page.title.partition(", ")[2] if page.parent else page.title.partition(": ")[0]
-        links.append(f'<li><a href="{html(quote(_file(page.name)))}"{here}>{html(title)}</a></li>')
-    return f'<nav aria-label="{html(label)}"><ul>{"".join(links)}</ul></nav>'
+    """Return the links to all pages but those of settings, and those to the settings of the page's dataset."""
+    dataset, found = page.parent or page.name, ""
+    for label, parent in (("Pages", ""), ("Settings", dataset)):
+        links = []
+        for other in (other for other in pages if other.parent == parent):
+            here = ' aria-current="page"' if other.name in (page.name, dataset) else ""
+            title = other.title.partition(", ")[2] if parent else other.title.partition(": ")[0]
+            links.append(f'<li><a href="{html(quote(_file(other.name)))}"{here}>{html(title)}</a></li>')
+        found += f'<nav aria-label="{label}"><ul>{"".join(links)}</ul></nav>' if links else ""
+    return found
 
 
 def _controls(page: Page) -> list[str]:
@@ -106,43 +99,37 @@ def _controls(page: Page) -> list[str]:
 
     The script shows them.
     """
-    settings = [(block.key, block.text) for block in page.blocks if isinstance(block, Heading) and block.key]
     tables = [block for block in page.blocks if isinstance(block, Table)]
-    sorts = [line.kinds for table in tables for line in table.lines if line.kinds]
-    if not sorts:
+    of_rows = [line.kinds for table in tables for line in table.lines if line.kinds]
+    if not of_rows:
         return []
-    names = {line.name for table in tables for line in table.lines}
+    settings = {block.key: block.text for block in page.blocks if isinstance(block, Heading) and block.key}
     kinds = [
-        kind for kind in (NO_PAIRS, NEEDS_PAIRS, SCRATCH, OUTSIDE) if 0 < sum(kind in of for of in sorts) < len(sorts)
+        kind
+        for kind in (NO_PAIRS, NEEDS_PAIRS, SCRATCH, OUTSIDE)
+        if 0 < sum(kind in own for own in of_rows) < len(of_rows)
     ]
-    columns = dict.fromkeys(column.text for table in tables for column in table.columns if len(table.lines) > 1)
-    metrics = [
-        name for name in columns if _METRIC.fullmatch(name) and any(_is_reordered(made, name) for made in tables)
-    ]
-    shown = [name for name in columns if _METRIC.fullmatch(name)]
-    chosen = [
-        *(['<label>Search<input type="search" name="search"></label>'] if len(names) > 1 else []),
-        *([_select("setting", "Setting", "all settings", settings)] if len(settings) > 1 else []),
-        *([_select("kind", "Methods", "all methods", zip(kinds, kinds, strict=True))] if kinds else []),
-        *(
-            [_select("metric", "Sort by", "the order of the page", zip(metrics, metrics, strict=True))]
-            if metrics
-            else []
-        ),
-        *([_columns(shown)] if len(shown) > 1 else []),
-    ]
-    rest = '<button type="reset">Show all</button><p class="status" role="status"></p>'
-    return (
-        [f'<form class="controls" aria-label="What is shown" hidden>{"".join(chosen)}{rest}</form>'] if chosen else []
-    )
-
-
-def _columns(metrics: Iterable[str]) -> str:
-    """Return the choice of the metrics that tables show."""
-    boxes = "".join(
-        f'<label><input type="checkbox" value="{html(name)}" checked>{html(name)}</label>' for name in metrics
-    )
-    return f"<details><summary>Columns</summary><fieldset><legend>Metrics shown</legend>{boxes}</fieldset></details>"
+    heads = dict.fromkeys(column.text for table in tables for column in table.columns if len(table.lines) > 1)
+    metrics = [name for name in heads if _METRIC.fullmatch(name)]
+    telling = [name for name in metrics if any(_is_reordered(table, name) for table in tables)]
+    chosen = []
+    if len({line.name for table in tables for line in table.lines}) > 1:
+        chosen.append('<label>Search<input type="search" name="search"></label>')
+    if len(settings) > 1:
+        chosen.append(_select("setting", "Setting", "all settings", settings.items()))
+    if kinds:
+        chosen.append(_select("kind", "Methods", "all methods", zip(kinds, kinds, strict=True)))
+    if telling:
+        chosen.append(_select("metric", "Sort by", "the order of the page", zip(telling, telling, strict=True)))
+    if len(metrics) > 1:
+        boxes = (f'<input type="checkbox" value="{html(name)}" checked>{html(name)}' for name in metrics)
+        listed = "".join(f"<label>{box}</label>" for box in boxes)
+        legend = "<summary>Columns</summary><fieldset><legend>Metrics shown</legend>"
+        chosen.append(f"<details>{legend}{listed}</fieldset></details>")
+    if not chosen:
+        return []
+    chosen.append('<button type="reset">Show all</button><p class="status" role="status"></p>')
+    return [f'<form class="controls" aria-label="What is shown" hidden>{"".join(chosen)}</form>']
 
 
 def _is_reordered(table: Table, column: str) -> bool:
@@ -160,38 +147,42 @@ def _select(name: str, label: str, everything: str, options: Iterable[tuple[str,
     return f'<label>{label}<select name="{name}"><option value="">{everything}</option>{listed}</select></label>'
 
 
-def _sections(blocks: Sequence[Block], links: Links) -> Iterable[str]:
-    """The blocks; what follows a heading of level 2 is a section of its own."""
-    markdown, open_section = _markdown(), False
-    taken: dict[str, int] = {}
+def _sections(
+    blocks: Sequence[Block], cited: Sequence[Source], places: Mapping[str, str], records: str
+) -> Iterator[str]:
+    """Yield the blocks; what follows a heading of level 2 is a section of its own.
+
+    places: the lines about records, by their keys.
+    """
+    markdown, is_open = _markdown(), False
+    taken: Counter[str] = Counter()
+
+    def anchor(text: str) -> str:
+        """Return an id that no other element of the page has."""
+        base = slug(text)
+        taken[base] += 1
+        return base if taken[base] == 1 else f"{base}-{taken[base]}"
+
     for block in blocks:
         if isinstance(block, Heading):
-            anchor = _anchor(block.text, taken)
+            own = anchor(block.text)
             if block.level == 2:
-                if open_section:
+                if is_open:
                     yield "</section>"
                 setting = f' data-setting="{html(block.key)}"' if block.key else ""
-                yield f'<section aria-labelledby="{anchor}"{setting}>'
-                open_section = True
-            yield document.heading(block.level, block.text, anchor)
+                yield f'<section aria-labelledby="{own}"{setting}>'
+                is_open = True
+            yield document.heading(block.level, block.text, own)
         elif isinstance(block, Table):
-            anchor = _anchor(f"table {block.name}", taken)
-            yield markup.hypertext(block, links.cited, anchor, links.places, links.records)
+            yield markup.hypertext(block, cited, anchor(f"table {block.name}"), places, records)
         elif isinstance(block, Figures):
             yield _figures(block)
         elif isinstance(block, Differences):
             yield _differences(block)
         else:
             yield str(markdown.render(block)).strip()
-    if open_section:
+    if is_open:
         yield "</section>"
-
-
-def _anchor(text: str, taken: dict[str, int]) -> str:
-    """An id that no other element of the page has."""
-    base = slug(text)
-    taken[base] = taken.get(base, 0) + 1
-    return base if taken[base] == 1 else f"{base}-{taken[base]}"
 
 
 def _differences(block: Differences) -> str:
@@ -249,7 +240,3 @@ def _relink(tokens: Iterable[Token]) -> None:
             name, _, rest = target.partition("#")
             if name.endswith(".md") and "/" not in name and ":" not in name:
                 token.attrSet("href", _file(name.removesuffix(".md")) + (f"#{rest}" if rest else ""))
-
-
-def _resource(name: str) -> str:
-    return (resources("xmcbench.leaderboard") / name).read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from xmcbench.leaderboard.published import MAIN, PublishedRow
-from xmcbench.leaderboard.rows import Cost, Estimate, Facts, Row, short_names
+from xmcbench.leaderboard.rows import Cost, Estimate, Row, group_by, short_names
 
 #: The columns of a second table, and of each group of labels.
 SECOND = ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
@@ -116,46 +116,35 @@ def metric_table(
     else:
         metrics = [metric for metric in metrics if any(metric in row.figures for _, row in published)]
     several_seeds = any(len(row.seeds) > 1 for row in rows)
-    facts, told = _fact_columns([row.facts for row in rows]) if with_facts else ((), [()] * len(rows))
+    facts = [name for name in _FACTS if with_facts and any(getattr(row.facts, name) for row in rows)]
     titles = [row.facts.title for row in rows] if with_facts else short_names(rows)
     measured = _cells([[row.figures[metric] for metric in metrics] for row in rows])
-    tied = [[row.name in (ties or {}).get(metric, ()) for metric in metrics] for row in rows]
-    lines = [
-        TableLine(
-            row.name,
-            (*own, *_with_ties(cells, marked), *([_seeds(row)] if several_seeds else [])),
-            notes=row.marks,
-            kinds=row.kinds,
-            short=title,
-            record=row.key,
-        )
-        for row, title, own, cells, marked in zip(rows, titles, told, measured, tied, strict=True)
-    ]
+    lines = []
+    for row, title, figures in zip(rows, titles, measured, strict=True):
+        tied = [row.name in (ties or {}).get(metric, ()) for metric in metrics]
+        cells = [TableCell(getattr(row.facts, name)) for name in facts]
+        cells += [
+            replace(cell, rank=TIED) if is_tied and not cell.rank else cell
+            for cell, is_tied in zip(figures, tied, strict=True)
+        ]
+        lines.append(_line(row, title, [*cells, _seeds(row)] if several_seeds else cells))
     printed = sorted(published, key=lambda numbered: (-float(numbered[1].figures[metrics[0]]), numbered[1].method))
     ranks = [_best_as_printed([(number, row.figures.get(metric, "")) for number, row in printed]) for metric in metrics]
-    for position, (number, row) in enumerate(printed):
-        cells = [
-            _cell_of_published(row, metric, column[position]) if metric in row.figures else TableCell()
-            for metric, column in zip(metrics, ranks, strict=True)
-        ]
-        blank = [TableCell()] * len(facts)
-        lines.append(TableLine(row.method, (*blank, *cells, *([TableCell()] if several_seeds else [])), number))
-    columns = [*facts, *(_column(metric, (column_notes or {}).get(metric, ())) for metric in metrics)]
+    for position, (number, cited) in enumerate(printed):
+        cells = [TableCell()] * len(facts)
+        for metric, column in zip(metrics, ranks, strict=True):
+            figure, rank, notes = cited.figures.get(metric), column[position], cited.notes.get(metric, ())
+            cells.append(TableCell(figure, "", rank, notes, float(Decimal(figure) / 100)) if figure else TableCell())
+        cells += [TableCell()] if several_seeds else []
+        lines.append(TableLine(cited.method, tuple(cells), number))
+    columns = [Column("", _FACTS[name], is_text=True) for name in facts]
+    columns += [_column(metric, (column_notes or {}).get(metric, ())) for metric in metrics]
     columns += [Column("", "seeds (sd of P@1)")] if several_seeds else []
     return Table(name, caption, "Method", tuple(columns), tuple(lines))
 
 
-def _fact_columns(rows: Sequence[Facts]) -> tuple[tuple[Column, ...], list[tuple[TableCell, ...]]]:
-    """The columns of facts that any row has, and the cells of each row."""
-    used = [name for name in _FACTS if any(getattr(row, name) for row in rows)]
-    columns = tuple(Column("", _FACTS[name], is_text=True) for name in used)
-    return columns, [tuple(TableCell(getattr(row, name)) for name in used) for row in rows]
-
-
-def _with_ties(cells: Iterable[TableCell], tied: Iterable[bool]) -> list[TableCell]:
-    return [
-        replace(cell, rank=cell.rank or TIED) if is_tied else cell for cell, is_tied in zip(cells, tied, strict=True)
-    ]
+def _line(row: Row, short: str, cells: Iterable[TableCell]) -> TableLine:
+    return TableLine(row.name, tuple(cells), notes=row.marks, kinds=row.kinds, short=short, record=row.key)
 
 
 def ablation_table(
@@ -196,11 +185,8 @@ def group_table(rows: Sequence[Row], groups: Sequence[str], name: str, caption: 
     rows = [row for row in rows if all(group in row.views for group in groups)]
     pairs = [(group, metric) for group in groups for metric in OF_GROUPS]
     measured = _cells([[row.views[group][metric] for group, metric in pairs] for row in rows])
-    lines = [
-        TableLine(row.name, tuple(cells), notes=row.marks, kinds=row.kinds, short=short, record=row.key)
-        for row, cells, short in zip(rows, measured, short_names(rows), strict=True)
-    ]
-    return Table(name, caption, "Method", tuple(Column(group, metric) for group, metric in pairs), tuple(lines))
+    lines = tuple(map(_line, rows, short_names(rows), measured))
+    return Table(name, caption, "Method", tuple(Column(group, metric) for group, metric in pairs), lines)
 
 
 def cost_table(
@@ -218,10 +204,7 @@ def cost_table(
         texts = [f"{cost.fit_s:.1f}", f"{cost.reused_s:.1f}", f"{cost.predict_ms:.2f}", _gib(cost.peak_memory_bytes)]
         texts += [_gib(cost.peak_gpu_bytes) if cost.peak_gpu_bytes is not None else ""] if gpu else []
         texts += [machines[position]] if machines else []
-        cells = tuple(map(TableCell, texts))
-        lines.append(
-            TableLine(row.name, cells, notes=row.marks, kinds=row.kinds, short=short[row.name], record=row.key)
-        )
+        lines.append(_line(row, short[row.name], map(TableCell, texts)))
     heads = ["fit s", "reused s", "predict ms/instance", "peak memory GiB", *(["peak GPU GiB"] if gpu else [])]
     heads += ["measured on"] if machines else []
     return Table(name, caption, "Method", tuple(Column("", head) for head in heads), tuple(lines))
@@ -235,36 +218,20 @@ def text_table(
     lines: Sequence[tuple[str, Sequence[str], int]],
     ranked: Sequence[str] = (),
     notes: Mapping[str, tuple[str, ...]] | None = None,
-    kinds: Mapping[str, tuple[str, ...]] | None = None,
     words: Sequence[str] = (),
 ) -> Table:
     """A table of plain texts, one line per (name, texts, number of the source or 0); the columns ``ranked`` are
-    figures, and the columns ``words`` are on the left. notes, kinds: name of a line -> notes on it, its kinds."""
-    printed = {
-        column: _best_as_printed([(source, texts[place]) for _, texts, source in lines])
+    figures, and the columns ``words`` are on the left. notes: name of a line -> notes on it."""
+    ranks = [
+        _best_as_printed([(source, texts[place] if column in ranked else "") for _, texts, source in lines])
         for place, column in enumerate(columns)
-        if column in ranked
-    }
-    made = tuple(
-        TableLine(
-            first,
-            tuple(
-                TableCell(text, "", printed[column][position] if column in printed else "")
-                for column, text in zip(columns, texts, strict=True)
-            ),
-            source,
-            (notes or {}).get(first, ()),
-            (kinds or {}).get(first, ()),
-        )
-        for position, (first, texts, source) in enumerate(lines)
-    )
+    ]
+    made = []
+    for position, (first, texts, source) in enumerate(lines):
+        cells = [TableCell(text, "", column[position]) for text, column in zip(texts, ranks, strict=True)]
+        made.append(TableLine(first, tuple(cells), source, (notes or {}).get(first, ())))
     heads = tuple(replace(_column(text, ()), is_text=text in words) for text in columns)
-    return Table(name, caption, head, heads, made)
-
-
-def _cell_of_published(row: PublishedRow, metric: str, rank: str) -> TableCell:
-    figure = row.figures[metric]
-    return TableCell(figure, "", rank, row.notes.get(metric, ()), float(Decimal(figure) / 100))
+    return Table(name, caption, head, heads, tuple(made))
 
 
 def _best_as_printed(figures: Sequence[tuple[int, str]]) -> list[str]:
@@ -272,11 +239,8 @@ def _best_as_printed(figures: Sequence[tuple[int, str]]) -> list[str]:
 
     Each source has its own best figure: two publications need not share a protocol.
     """
-    by_source: dict[int, list[float]] = {}
-    for source, figure in figures:
-        if figure:
-            by_source.setdefault(source, []).append(float(figure))
-    best = {source: max(own) for source, own in by_source.items() if len(own) > 1}
+    by_source = group_by((pair for pair in figures if pair[1]), lambda pair: pair[0])
+    best = {source: max(float(figure) for _, figure in own) for source, own in by_source.items() if len(own) > 1}
     return [BEST if figure and float(figure) == best.get(source) else "" for source, figure in figures]
 
 

@@ -1,10 +1,11 @@
-"""HTML pages that need nothing but themselves: no request, light and dark, legible on a phone.
+"""HTML pages that need nothing from elsewhere, light and dark, legible on a phone.
 
-A Content-Security-Policy names the page's style and its script, if it has one, by their digests: whatever else comes
-into a page, a browser neither loads nor runs it. The icon needs images whose content is their address.
+A page is a file of its own that holds its style, or one of a site, whose pages share a style sheet and a script. A
+Content-Security-Policy allows these alone: whatever else comes into a page, a browser neither loads nor runs it. The
+icon needs images whose content is their address.
 
 A page is made of fragments of HTML. The functions below make them from text and escape it; only ``page``, ``section``
-and ``scrolling`` take what is HTML already.
+and ``make_scrollable`` take what is HTML already.
 """
 
 from __future__ import annotations
@@ -54,28 +55,30 @@ _ICON = (
 )
 
 
-def page(title: str, body: Iterable[str], *, style: str = "", script: str = "", mark: str = "") -> str:
-    """Return a whole page. body: fragments of HTML. style: CSS besides ``STYLE``. mark: the command that made it."""
+def page(title: str, body: Iterable[str], *, style: str = "", site: str = "", mark: str = "") -> str:
+    """Return a whole page. body: fragments of HTML. mark: the command that made it.
+
+    style: CSS besides ``STYLE``, for a file of its own. site: the name, without suffix, of the style sheet and the
+    script that lie beside the page, which then holds neither.
+    """
     comment = f"<!-- {html(mark).replace('--', '- -')} -->\n" if mark else ""
-    # Inside these elements nothing is a reference; only their end tags must not occur.
-    assert "</" not in style + script
-    styles, scripts = f"\n{STYLE}{style}", f"\n{script}"
-    allowed = [f"style-src {_digest(styles)}", *([f"script-src {_digest(scripts)}"] if script else [])]
-    policy = "; ".join(["default-src 'none'", "img-src data:", *allowed, "base-uri 'none'", "form-action 'none'"])
+    if site:
+        look = f'<link rel="stylesheet" href="{site}.css">\n<script defer src="{site}.js"></script>'
+        # Not every browser takes the folder of a page that is opened from disk for its own origin.
+        allowed = "style-src 'self' file:; script-src 'self' file:"
+    else:
+        content = f"\n{STYLE}{style}"
+        assert "</" not in content  # else the element could end before
+        look = f"<style>{content}</style>"
+        allowed = f"style-src 'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
+    policy = f"default-src 'none'; img-src data:; {allowed}; base-uri 'none'; form-action 'none'"
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n{comment}<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<link rel="icon" href="{_ICON}">\n'
-        f"<title>{html(title)}</title>\n<style>{styles}</style>\n</head>\n<body>\n"
-        + "\n".join([*body, *([f"<script>{scripts}</script>"] if script else [])])
-        + "\n</body>\n</html>\n"
+        f"<title>{html(title)}</title>\n{look}\n</head>\n<body>\n{chr(10).join(body)}\n</body>\n</html>\n"
     )
-
-
-def _digest(content: str) -> str:
-    """Return the source expression of an inline element: the SHA-256 of its content, in base64."""
-    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
 
 
 def heading(level: int, text: str, anchor: str = "") -> str:
