@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from xmcbench import TopK
+from xmcbench.command.leaderboard import report_outdated
 from xmcbench.metrics import VERSION
 from xmcbench.records import Store
 from xmcbench.records.packing import pack
@@ -60,6 +61,16 @@ def test_what_is_removed_comes_back_byte_for_byte(inside, runs):
     (runs / "tiny.md").write_text("changed")
     ended = inside("leaderboard", "--out", "sent", "--check")
     assert (ended.returncode, "tiny.md is out of date" in ended.stderr) == (1, True)
+
+
+def test_a_long_list_of_outdated_files_is_cut(capsys):
+    assert report_outdated([f"{number}: is missing" for number in range(25)], 30) == 1
+    said = capsys.readouterr()
+    assert said.err.splitlines() == [
+        *(f"xmcbench: {number}: is missing" for number in range(20)),
+        "xmcbench: and 5 more",
+    ]
+    assert said.out == "out of date: 25 files (run the same command without --check)\n"
 
 
 def test_pages_do_not_depend_on_how_the_runs_folder_is_spelled(inside, runs, tmp_path):

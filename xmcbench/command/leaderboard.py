@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from xmcbench.records import Record, Staleness, Store
 
 BOARD = Path("leaderboards")
+#: Lines of what is out of date that are printed.
+_SHOWN = 20
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -131,7 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
     if stale:
         print(f"stale records: {stale} of {len(records)}; their rows are marked", file=sys.stderr)
     if arguments.check:
-        return max(_report([*outdated, *differences(out, made)], len(made)), int(bool(left_out)))
+        return max(report_outdated([*outdated, *differences(out, made)], len(made)), int(bool(left_out)))
     for path in write(out, made, arguments.force):
         print(f"removed: {terminal(str(path))}, which was generated earlier and is obsolete", file=sys.stderr)
     first = {"markdown": "README.md", "html": "index.html"}.get(arguments.format)
@@ -147,9 +149,12 @@ def _find_packed(store: Store, out: Path) -> str:
     return found[0] if found else ""
 
 
-def _report(outdated: list[str], files: int) -> int:
-    for line in outdated:
+def report_outdated(outdated: list[str], files: int) -> int:
+    """Print the lines about outdated files, the first twenty of them, and return the exit code."""
+    for line in outdated[:_SHOWN]:
         print(f"xmcbench: {line}", file=sys.stderr)
+    if len(outdated) > _SHOWN:
+        print(f"xmcbench: and {len(outdated) - _SHOWN} more", file=sys.stderr)
     if outdated:
         print(f"out of date: {format_count(len(outdated), 'file')} (run the same command without --check)")
         return 1
