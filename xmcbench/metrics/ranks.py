@@ -7,7 +7,8 @@ recommended to itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -43,6 +44,11 @@ class TruePairs:
         """Return the non-zero entries of a sparse matrix [N, L], each once."""
         return cls(*pairs_of(matrix), instances=matrix.shape[0])
 
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of true labels of every test row, int64 [N]."""
+        return np.bincount(self.rows, minlength=self.instances)
+
     def restrict(self, members: NDArray[np.bool_]) -> tuple[TruePairs, NDArray[np.bool_]]:
         """Return the pairs whose label is a member (bool [L]), and a mask of these pairs, bool [P].
 
@@ -54,17 +60,6 @@ class TruePairs:
             )
         kept = members[self.labels]
         return TruePairs(self.rows[kept], self.labels[kept], self.instances), kept
-
-
-class Hits(NamedTuple):
-    """Pairs found among the predictions.
-
-    pair: int64 [hits], position of the pair in the lists that were searched, rising.
-    rank: int64 [hits], 0-based rank of its label among the row's predictions.
-    """
-
-    pair: NDArray[np.int64]
-    rank: NDArray[np.int64]
 
 
 def true_ranks(predicted: NDArray[np.int32], pairs: TruePairs, removed: csr_matrix | None = None) -> NDArray[np.uint8]:
@@ -80,9 +75,9 @@ def true_ranks(predicted: NDArray[np.int32], pairs: TruePairs, removed: csr_matr
             "predict(raw_X, k) returns one row of labels for each instance",
         )
     top = predicted if removed is None else remove_filtered(predicted, removed)
-    hits = find(top[:, :DEPTH], pairs.rows, pairs.labels)
+    hit, rank = find(top[:, :DEPTH], pairs.rows, pairs.labels)
     ranks = np.zeros(len(pairs), np.uint8)  # has room for ranks up to 255
-    ranks[hits.pair] = hits.rank + 1
+    ranks[hit] = rank + 1
     return ranks
 
 
@@ -110,12 +105,12 @@ def remove_filtered(indices: NDArray[np.int32], removed: csr_matrix | None, dept
             "the filter of the training set where that of the test set is meant?",
         )
     rows, labels = pairs_of(removed)
-    hits = find(indices, rows, labels)
+    hit, rank = find(indices, rows, labels)
     kept = _fit(indices, depth)
     # Most rows lose nothing; only the others are rebuilt, from all the predictions they came with.
-    touched, row = np.unique(rows[hits.pair], return_inverse=True)
+    touched, row = np.unique(rows[hit], return_inverse=True)
     affected = indices[touched]
-    affected[row, hits.rank] = -1
+    affected[row, rank] = -1
     present = affected >= 0
     place = np.cumsum(present, axis=1) - 1
     source_row, source_rank = np.nonzero(present & (place < depth))
@@ -144,15 +139,18 @@ def pairs_of(matrix: csr_matrix) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return rows, matrix.indices.astype(np.int64)
 
 
-def find(predicted: NDArray[np.int32], rows: NDArray[np.int64], labels: NDArray[np.int64]) -> Hits:
+def find(
+    predicted: NDArray[np.int32], rows: NDArray[np.int64], labels: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Look every pair (row, label) up among the predictions [N, k] of its row.
 
+    Returns, int64 [hits] each, the places of the pairs that are found, rising, and the ranks of their labels from 0.
     There are far fewer pairs than predictions, so pairs x k comparisons are cheaper than sorting N x k predictions.
     """
     k = predicted.shape[1]
     if not k or not len(rows):
         nothing = np.empty(0, np.int64)
-        return Hits(nothing, nothing)
+        return nothing, nothing
     found_pairs, found_ranks = [], []
     step = max(1, _BLOCK // k)
     wanted = labels.astype(predicted.dtype)
@@ -162,7 +160,7 @@ def find(predicted: NDArray[np.int32], rows: NDArray[np.int64], labels: NDArray[
         pair = np.flatnonzero(same[np.arange(len(same)), rank])
         found_pairs.append(pair + start)
         found_ranks.append(rank[pair])
-    return Hits(np.concatenate(found_pairs), np.concatenate(found_ranks))
+    return np.concatenate(found_pairs), np.concatenate(found_ranks)
 
 
 def top_sums(
