@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import get_args
 
 from xmcbench.data import load_dataset
 from xmcbench.data.archives import Patience, download, unpack
 from xmcbench.data.catalog import is_name
 from xmcbench.errors import StorageError, UsageError, XmcbenchError
 from xmcbench.leaderboard.consistency import latest
-from xmcbench.leaderboard.files import files
+from xmcbench.leaderboard.files import Format, files
 from xmcbench.leaderboard.pages import pages
 from xmcbench.output.escaping import skeleton, terminal
 from xmcbench.plugins.registry import Registry
@@ -31,13 +31,9 @@ from xmcbench.storage.atomic import copy
 from xmcbench.storage.reading import ARRAYS
 from xmcbench.storage.temporary import scratch
 
-if TYPE_CHECKING:
-    from xmcbench.leaderboard.files import Format
-
 _URLS = ("https://", "http://")
 #: Letters of a text that stands on a page.
 _LONGEST = 200
-_FORMATS: tuple[Format, ...] = ("markdown", "latex", "csv", "json", "html")
 
 
 @dataclass(frozen=True)
@@ -82,8 +78,8 @@ def examine(
     found, loaded = Admission(), {}
     sent_before: dict[str, Path] = {}
     here = board.records()
-    titles = _titles(registry, here)
-    registered = {entry.name for entry in registry if entry.description}
+    registered = {entry.name: entry.title for entry in registry if entry.description}
+    titles = {record.cell.method: record.method.title for record in here} | registered
     for root in roots:
         sent = Store(root)
         for path, record in sent.entries():
@@ -96,7 +92,9 @@ def examine(
                 name = record.cell.dataset
                 source = datasets.get(name, name)
                 if name not in loaded:
-                    _check_dataset(name, datasets)
+                    if name not in datasets and not is_name(name):  # a place could be any on this machine
+                        said = f"there is no dataset {terminal(name)} here"
+                        raise StorageError(said, "name its place: --dataset PLACE")
                     loaded[name] = load_dataset(source)
                 _check_texts(record)
                 if record.cell.method not in registered:  # the audit knows what those are called
@@ -114,9 +112,8 @@ def examine(
             found.accepted.append(Candidate(path, record, sent, source, there))
     taken = {candidate.record.key for candidate in found.accepted}
     others = [record for record in here if record.cell.dataset in loaded and record.key not in taken]
-    kept, _ = latest(
-        [*others, *(candidate.record for candidate in found.accepted)]
-    )  # a board leaves earlier versions out
+    # A board leaves earlier versions out.
+    kept, _ = latest([*others, *(candidate.record for candidate in found.accepted)])
     keys = {record.key for record in kept}
     shown = [record for record in others if record.key in keys]
     if problem := _unshowable(shown):
@@ -140,18 +137,6 @@ def add(accepted: Sequence[Candidate], board: Store, scorer: Scorer) -> None:
             scorer.score(cell, staged.root, candidate.source, record.predictions.depth)  # writes the ranks
             board.write(record, staged)
     pack(board)
-
-
-def _titles(registry: Registry, records: Iterable[Record]) -> dict[str, str]:
-    """Method -> title, of those that can be run here and of those on the board."""
-    titles = {record.cell.method: record.method.title for record in records}
-    return titles | {entry.name: entry.title for entry in registry if entry.description}
-
-
-def _check_dataset(name: str, datasets: Mapping[str, str]) -> None:
-    """Raise StorageError where a record calls its dataset what is no name: a place could be any on this machine."""
-    if name not in datasets and not is_name(name):
-        raise StorageError(f"there is no dataset {terminal(name)} here", "name its place: --dataset PLACE")
 
 
 def _check_texts(record: Record) -> None:
@@ -221,7 +206,7 @@ def _unshowable(records: Sequence[Record]) -> str:
     """Return why the board of these records cannot be made in some format; empty if it can."""
     try:
         made = pages(records)
-        for layout in _FORMATS:
+        for layout in get_args(Format):
             for name, content in files(made, layout).items():
                 content.encode()
                 if name.endswith(".svg"):
@@ -244,19 +229,15 @@ def runs_folders(sources: Sequence[str], patience: Patience | None = None) -> It
 
 
 def _folder(source: str, place: Path, patience: Patience | None) -> Path:
+    """Return the folder of a source, or the only one in it, that holds records. place: for what is unpacked."""
     path = Path(source)
     if source.startswith(_URLS):
         path = download(source, place / "archive", patience=patience, limit=ARRAYS)
     if path.is_file():
         unpack(path, place / "unpacked", ARRAYS)
         path = place / "unpacked"
-    return _runs(path, source)
-
-
-def _runs(folder: Path, source: str) -> Path:
-    """The folder, or the only one in it, that holds records. Raises UsageError."""
-    inside = [path for path in sorted(folder.iterdir()) if path.is_dir()] if folder.is_dir() else []
-    for path in (folder, *(inside if len(inside) == 1 else [])):
-        if (path / "records").is_dir() and any((path / "records").rglob("*.json*")):
-            return path
+    inside = [below for below in path.iterdir() if below.is_dir()] if path.is_dir() else []
+    for folder in (path, *(inside if len(inside) == 1 else [])):
+        if (folder / "records").is_dir() and any((folder / "records").rglob("*.json*")):
+            return folder
     raise UsageError(f"there are no records in {source}", "a runs folder is what `xmcbench run --runs` wrote")
