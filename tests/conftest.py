@@ -205,17 +205,19 @@ def xmcbench(tmp_path):
 def inside(tmp_path, monkeypatch, capsys, scored_here):
     """Run the command line in the process of the tests: returns its exit code and what it printed.
 
-    It takes a fraction of the time of a process of its own, which is what a user has: ``xmcbench``.
+    It takes a fraction of the time of a process of its own, which is what a user has: ``xmcbench``. code: the exit code
+    that it must have.
     """
 
-    def run(*words):
+    def run(*words, code=None):
         capsys.readouterr()
         try:
-            code = main([*map(str, words)])
+            found = main([*map(str, words)])
         except SystemExit as ended:
-            code = ended.code
+            found = ended.code
         printed = capsys.readouterr()
-        return subprocess.CompletedProcess(words, code, printed.out, printed.err)
+        assert code in (None, found), printed.err
+        return subprocess.CompletedProcess(words, found, printed.out, printed.err)
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(signal, "signal", lambda *_: None)

@@ -147,7 +147,7 @@ def test_a_change_of_the_metrics_changes_the_figures_and_runs_no_cell(tree, firs
     }
 
 
-RIGHT = "ranks[hits.pair[kept]] = rank[kept] + 1"
+RIGHT = "ranks[hit[kept]] = rank[kept] + 1"
 WRONG = f"{RIGHT}\n    ranks[ranks == 1] = 9"
 
 

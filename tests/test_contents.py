@@ -154,8 +154,7 @@ def figures(inside, tiny, plugin):
 
     def run(table, *flags):
         words = ("run", "--dataset", tiny, "--setting", "ez", "--plugin", file, "--methods", "table", "--runs", "r")
-        done = inside(*words, "--set", f"table.table={table}", "--json", *flags)
-        assert done.returncode == 0, done.stderr
+        done = inside(*words, "--set", f"table.table={table}", "--json", *flags, code=0)
         (record,) = json.loads(done.stdout)["records"]
         return "cached" if "cached" in done.stderr else "run", record
 
@@ -192,8 +191,7 @@ def test_the_record_can_be_made_again(figures, inside, tmp_path, plugin, tiny):
     words = ("reproduce", record["key"][:12], "--runs", "r", "--dataset", tiny, "--plugin", plugin(PLUGIN, "table.py"))
     assert inside(*words).returncode == 0
     (tmp_path / "table.txt").write_text("7")
-    refused = inside(*words)
-    assert refused.returncode == 2
+    refused = inside(*words, code=2)
     assert "selects a different cell" in refused.stderr
     assert "parameters.table" in refused.stderr
 
@@ -211,8 +209,7 @@ def test_a_file_that_changes_after_planning_is_an_error(figures, inside, tmp_pat
     (tmp_path / "table.txt").write_text("3")
     monkeypatch.setattr(tasks, "cell_job", late)
     words = ("run", "--dataset", tiny, "--setting", "ez", "--plugin", plugin(PLUGIN, "table.py"), "--methods", "table")
-    done = inside(*words, "--set", "table.table=table.txt", "--runs", "r")
-    assert done.returncode == 1
+    done = inside(*words, "--set", "table.table=table.txt", "--runs", "r", code=1)
     assert "table.txt (table.table) has changed since the run was planned" in done.stderr + done.stdout
 
 

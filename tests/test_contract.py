@@ -46,9 +46,9 @@ def no_cell(monkeypatch):
 def findings(tmp_path):
     """Run a check of a method of a plug-in file in the process of the tests."""
 
-    def run_check(name, path, **values):
+    def run_check(name, path, preset=None, **values):
         request, answer = tmp_path / "request.json", tmp_path / "findings.json"
-        asked = CheckRequest(name=name, plugin=str(path), parameters=values)
+        asked = CheckRequest(name=name, plugin=str(path), preset=preset, parameters=values)
         request.write_bytes(msgspec.json.encode(asked))
         contract.main(str(request), str(answer), str(tmp_path / "finished.json"))
         return msgspec.json.decode(answer.read_bytes(), type=list[Finding])
@@ -319,15 +319,10 @@ def test_the_command_line_says_how_to_raise_the_time_limit(inside, monkeypatch):
 
 
 @pytest.mark.usefixtures("no_cell")
-def test_it_is_checked_under_a_preset(tmp_path, plugin):
+def test_it_is_checked_under_a_preset(plugin, findings):
     path = plugin(BROKEN.format(name="Stepping", body=STEPS))
-    found = tmp_path / "findings.json"
     for preset, reason in (("quick", ""), ("long", "AssertionError")):
-        (tmp_path / "request.json").write_bytes(
-            msgspec.json.encode(CheckRequest(name="stepping", plugin=str(path), preset=preset))
-        )
-        contract.main(str(tmp_path / "request.json"), str(found), str(tmp_path / "finished.json"))
-        failed = broken(msgspec.json.decode(found.read_bytes(), type=list[Finding]))
+        failed = broken(findings("stepping", path, preset))
         assert [finding.reason.partition(" ")[0] for finding in failed[:1]] == [reason] * bool(reason)
 
 

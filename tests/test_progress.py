@@ -23,7 +23,9 @@ from xmcbench.setting import Setting
 def file(tmp_path, monkeypatch):
     path = tmp_path / "progress.json"
     monkeypatch.setenv(progress.VARIABLE, str(path))
-    monkeypatch.setattr(progress, "_reporter", Reporter())
+    reporter = Reporter()
+    monkeypatch.setattr(progress, "phase", reporter.phase)
+    monkeypatch.setattr(progress, "steps", reporter.steps)
     return path
 
 

@@ -183,8 +183,7 @@ def test_a_run_with_more_columns_is_one_line(enter, inside):
         )
     lines = [" ".join(line.split()[:6]) for line in Path("run8.txt").read_text().splitlines()]
     Path("run.txt").write_text("\n".join(lines))
-    ended = inside("score", "--format", "trec", "--qrels", "qrels.txt", "--predictions", "run.txt")
-    assert ended.returncode == 0, ended.stderr
+    ended = inside("score", "--format", "trec", "--qrels", "qrels.txt", "--predictions", "run.txt", code=0)
     assert "12 test instances scored" in ended.stdout
 
 
@@ -192,8 +191,7 @@ def test_a_run_with_more_columns_is_one_line(enter, inside):
 def test_word_vectors_are_read_or_refused_by_line(enter, inside, name):
     enter(name)
     wanted = ("run", "--dataset", "data", "--setting", "ez", "--methods", "glove", "--runs", "r")
-    ended = inside(*wanted, "--set", "glove.vectors=v.txt")
-    assert ended.returncode == 1
+    ended = inside(*wanted, "--set", "glove.vectors=v.txt", code=1)
     said = "v.txt is not a file of word vectors: line 2 is not a word and 8 numbers, as line 1 says"
     assert said in ended.stdout + ended.stderr
     right = inside(*wanted, "--set", "glove.vectors=right.txt")

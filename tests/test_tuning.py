@@ -44,8 +44,7 @@ WEIGHTS = """
 
 def test_a_second_search_finds_the_trials_finished(inside, tiny, plugin, tmp_path):
     words = ("tune", "peak", "--dataset", tiny, "--dev", "0.4", "--plugin", plugin(WEIGHTS), "--search", "at")
-    ended = inside(*words, "--trials", "5", "--figure", "trials.svg")
-    assert ended.returncode == 0, ended.stderr
+    ended = inside(*words, "--trials", "5", "--figure", "trials.svg", code=0)
     *lines, last, figure = ended.stdout.splitlines()
     assert lines[0].split() == ["trial", "P@1", "at"]
     assert sorted(line.split()[0] for line in lines[2:7]) == ["0", "1", "2", "3", "4"]

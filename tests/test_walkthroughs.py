@@ -16,8 +16,9 @@ import pytest
 from rich.cells import cell_len
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "tutorial.md").read_text()
-THESAURUS = (ROOT / "docs" / "thesaurus.md").read_text()
+DOCS = ROOT / "docs"
+PAGE = (DOCS / "tutorial.md").read_text()
+THESAURUS = (DOCS / "thesaurus.md").read_text()
 #: A choice of hyperparameters takes a minute.
 LONG = "lf-debian-20k-dev"
 FILES = dict(re.findall(r"to `(\w+\.py)`:\n\n```python\n(.*?)```", PAGE, re.DOTALL))
@@ -26,6 +27,8 @@ PACKAGE = dict(re.findall(r"With this `(pyproject\.toml)`.*?```toml\n(.*?)```", 
 STEP = re.compile(r"```console\n\$ (.*?)\n(.*?)```", re.DOTALL)
 STEPS = STEP.findall(PAGE)
 *AS_FILES, AS_PACKAGE = STEPS
+#: A shell ignores Ctrl-C in what it starts in the background, tests included.
+INTERRUPTIBLE = ("env", "--default-signal=INT")
 
 
 def run_step(command, folder, path=()):
@@ -97,24 +100,13 @@ def test_a_thesaurus_becomes_a_service(tmp_path):
         r"^ {4}xmcbench (.*--serve 8000)\n.*?-d '(.*?)'$", THESAURUS, re.DOTALL | re.MULTILINE
     )
     ((answer,),) = [re.findall(r"```json\n(.*?)```", THESAURUS, re.DOTALL)]
-    # A shell ignores Ctrl-C in what it starts in the background, tests included.
-    command = [
-        "env",
-        "--default-signal=INT",
-        sys.executable,
-        "-m",
-        "xmcbench",
-        *shlex.split(served.replace("8000", "0")),
-    ]
+    command = [*INTERRUPTIBLE, sys.executable, "-m", "xmcbench", *shlex.split(served.replace("8000", "0"))]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
         address = re.search(r"http://127.0.0.1:\d+/", server.stdout.readline())[0]
         with urlopen(address, asked.encode(), timeout=30) as response:
             found = json.loads(response.read(), parse_float=lambda text: round(float(text), 4))
         server.send_signal(signal.SIGINT)
     assert found == json.loads(answer)
-
-
-DOCS = Path(__file__).parents[1] / "docs"
 
 
 def lines_of(page, program):
@@ -130,8 +122,7 @@ def terminal(inside, monkeypatch):
 
     def run(command):
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-        ended = inside(*shlex.split(command)[1:])
-        assert ended.returncode == 0, ended.stderr
+        ended = inside(*shlex.split(command)[1:], code=0)
         assert [line for line in ended.stdout.splitlines() if cell_len(line) > 80] == []
         return ended.stdout
 
@@ -167,9 +158,7 @@ def test_a_model_is_kept_and_served(terminal, tmp_path):
     (block,) = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
     exec(compile(block, page, "exec"), names)
     assert names["top"].indices.shape == (1, 10)
-    # A shell ignores Ctrl-C in what it starts in the background, tests included.
-    obeys = ["env", "--default-signal=INT"]
-    command = [*obeys, sys.executable, "-m", *shlex.split(serving.replace("8000", "0"))]
+    command = [*INTERRUPTIBLE, sys.executable, "-m", *shlex.split(serving.replace("8000", "0"))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
         port = int(re.search(r"http://127.0.0.1:(\d+)/", process.stdout.readline())[1])
         answers = [ask(port, line) for line in lines_of(page, "curl")]

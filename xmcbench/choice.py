@@ -16,7 +16,7 @@ from xmcbench.storage.canonical import canonical_json
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
-    from xmcbench.records import Record
+    from xmcbench.records import Cell, Record
     from xmcbench.results import Results
 
 
@@ -77,16 +77,15 @@ def choices(results: Results, metric: str) -> list[Choice]:
         by_method: dict[str, list[Record]] = {}
         for record in part.records:
             by_method.setdefault(record.cell.method, []).append(record)
-        for method, records in by_method.items():
+        for records in by_method.values():
             made = [row for row in rows(records, part.filter) if metric in row.figures and not row.problems]
             if made:
-                best = max(made, key=lambda row: row.figures[metric].value)
-                cell = records[0].cell
-                found.append(_choice(cell.dataset, cell.setting.title, method, metric, best, made))
+                found.append(_choose(records[0].cell, metric, made))
     return found
 
 
-def _choice(dataset: str, setting: str, method: str, metric: str, best: Row, made: list[Row]) -> Choice:
+def _choose(cell: Cell, metric: str, made: list[Row]) -> Choice:
+    best = max(made, key=lambda row: row.figures[metric].value)
     figure = best.figures[metric]
     others = [row.figures[metric] for row in made if row is not best]
     close = sum(figure.value - other.value <= hypot(figure.half_width, other.half_width) for other in others)
@@ -95,4 +94,5 @@ def _choice(dataset: str, setting: str, method: str, metric: str, best: Row, mad
         for name, value in best.parameters.items()
         if any(canonical_json(row.parameters.get(name)) != canonical_json(value) for row in made)
     }
-    return Choice(dataset, setting, method, best.name, metric, figure, len(made), close, varied)
+    row = cell.dataset, cell.setting.title, cell.method, best.name
+    return Choice(*row, metric, figure, len(made), close, varied)

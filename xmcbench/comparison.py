@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,21 +12,19 @@ from xmcbench.errors import UsageError
 from xmcbench.extras import data_frame
 from xmcbench.metrics import METRICS, paired, protocol
 from xmcbench.metrics.bounded import FEW_ROWS
+from xmcbench.metrics.flips import LEVEL
 from xmcbench.metrics.paired import Difference, holm
 from xmcbench.output import document
 from xmcbench.output.layout import format_table
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Staleness, Store, as_json
-from xmcbench.records.differences import differences
+from xmcbench.records.record_json import differences
 from xmcbench.records.selection import Conditions, Selected, choose
 from xmcbench.runner.scoring import evaluations
 from xmcbench.setting import Setting, seeds_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-#: A difference is significant if its adjusted p-value is below this.
-LEVEL = 0.05
 
 #: Fields of a record that are part of the result; the seed of the cell is shown separately.
 _RESULT = (
@@ -180,7 +178,7 @@ def compare(
         differences,
         {} if unpaired else holm({name: difference.p for name, difference in differences.items()}),
         unpaired,
-        dict(_apart(one.records, other.records)),
+        _apart(one.records, other.records),
         (judged.problems(one.records), judged.problems(other.records)),
     )
 
@@ -240,8 +238,8 @@ def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _apart(first: Sequence[Record], second: Sequence[Record]) -> Iterator[tuple[str, tuple[object, object]]]:
-    """Yield the fields, but for results, in which two rows differ: (field, (one, other)), for the first such seed."""
+def _apart(first: Sequence[Record], second: Sequence[Record]) -> dict[str, tuple[object, object]]:
+    """Return the fields, but for results, in which two rows differ: field -> (one, other), for the first such seed."""
     found: dict[str, tuple[object, object]] = {}
     seeds = {record.cell.seed: record for record in second}
     both = [(record, seeds[record.cell.seed]) for record in first if record.cell.seed in seeds]
@@ -251,8 +249,7 @@ def _apart(first: Sequence[Record], second: Sequence[Record]) -> Iterator[tuple[
             for place, *values in differences(mine[name], theirs[name], name):
                 found.setdefault(place, (values[0], values[1]))
     found.pop("cell.seed", None)  # it is in the name of the row
-    for place in sorted(found):
-        yield place, found[place]
+    return {place: found[place] for place in sorted(found)}
 
 
 def _format(value: object) -> str:

@@ -14,19 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from xmcbench.output.escaping import terminal
 from xmcbench.output.quantities import duration, format_count
+from xmcbench.records import Record, Store
 from xmcbench.results import files_of
-from xmcbench.runner.execution import execute
+from xmcbench.runner.execution import Underway, execute
+from xmcbench.runner.plan import Plan, PlannedCell
 from xmcbench.runner.schedule import similar_records
-
-if TYPE_CHECKING:
-    from xmcbench.records import Record, Store
-    from xmcbench.runner.execution import Underway
-    from xmcbench.runner.plan import Plan, PlannedCell
-    from xmcbench.runner.target import Target
+from xmcbench.runner.target import Target
 
 #: Seconds between two lines elsewhere than on a terminal.
 _EVERY_S = 60.0
@@ -34,18 +31,14 @@ _EVERY_S = 60.0
 
 @dataclass
 class Outlook:
-    """The time that the cells of a plan still take, by similar cells, or by the mean of those that ran."""
+    """The time that the cells of a plan still take, by similar cells, or by the mean of those that ran.
+
+    expected_s: key of a cell -> its time, -1 if no similar cell is known.
+    """
 
     cells: int
     expected_s: dict[str, float]
     took_s: dict[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, planned: Plan, store: Store) -> Self:
-        """Return the outlook at the beginning of a run."""
-        waiting = [cell for cell in planned.cells if cell.state == "to run"]
-        known = {key: record.measured.total_s for key, record in similar_records(waiting, store).items()}
-        return cls(len(waiting), {cell.cell.key: known.get(cell.cell.key, -1.0) for cell in waiting})
 
     def seconds_left(self, running: Sequence[Underway]) -> float | None:
         """Estimate the time until all cells are done.
@@ -164,10 +157,12 @@ class Display:
     """Shows a run on a screen: ``progress`` and ``watch`` are what ``execute`` calls."""
 
     def __init__(self, planned: Plan, store: Store, screen: Screen) -> None:
-        self._outlook = Outlook.of(planned, store)
         self._runs, self._screen = store.root, screen
-        waiting = [place for place, cell in enumerate(planned.cells) if cell.state == "to run"]
+        waiting = {place: cell for place, cell in enumerate(planned.cells) if cell.state == "to run"}
         self._numbers = {place: number for number, place in enumerate(waiting, 1)}
+        known = {key: record.measured.total_s for key, record in similar_records([*waiting.values()], store).items()}
+        keys = [cell.cell.key for cell in waiting.values()]
+        self._outlook = Outlook(len(waiting), {key: known.get(key, -1.0) for key in keys})
         self._several = len({(cell.cell.dataset, cell.cell.setting) for cell in planned.cells}) > 1
 
     def progress(self, planned: PlannedCell, position: int, record: Record | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -23,6 +23,8 @@ from xmcbench.errors import DataError, MethodError, UnknownName, UsageError, Xmc
 from xmcbench.experiment import Options, plan_run
 from xmcbench.method import Method
 from xmcbench.plugins.loading import import_file, load
+from xmcbench.plugins.registry import Registry
+from xmcbench.runner.plan import PlannedCell
 from xmcbench.runner.predict_texts import predict_texts
 from xmcbench.runner.tasks import depth
 from xmcbench.storage.atomic import atomic_file, atomic_folder, write_json, write_text
@@ -31,10 +33,6 @@ from xmcbench.storage.source import source_of
 from xmcbench.suggestions import Suggestions, check_k, check_single, single_grids
 from xmcbench.texts import Texts
 from xmcbench.topk import TopK
-
-if TYPE_CHECKING:
-    from xmcbench.plugins.registry import Registry
-    from xmcbench.runner.plan import PlannedCell
 
 _FACTS, _LABELS, _CARD = "model.json", "labels.jsonl", "README.md"
 #: Test instances on which a model that was just written is compared with the method that was trained.
@@ -86,12 +84,7 @@ class Model:
         return f"<Model {self.facts.name}: {self.facts.dataset}, {self.facts.setting}, {self.facts.labels:,} labels>"
 
     @classmethod
-    def load(
-        cls,
-        folder: str | Path,
-        plugins: Sequence[str | Path] = (),
-        compute: Compute | None = None,
-    ) -> Model:
+    def load(cls, folder: str | Path, plugins: Sequence[str | Path] = (), compute: Compute | None = None) -> Model:
         """Open the folder that ``fit`` wrote.
 
         plugins: files of a method that is not installed. Raises UsageError, DataError, PluginError and Unavailable.

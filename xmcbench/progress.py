@@ -75,8 +75,8 @@ class Reporter:
         """Report that a phase of the cell begins."""
         self._write(Report(name), always=True)
 
-    def steps(self, done: int, total: int, unit: str) -> None:
-        """Report how many steps of the current phase are done, and in total."""
+    def steps(self, done: int, total: int = 0, unit: str = "step") -> None:
+        """Report how many steps of the current phase are done, and in total, 0 if that is not known."""
         last = self._last
         if (last.unit, last.total) != (unit, total) or done < last.done or not last.since:
             self._write(Report(last.phase, done, total, unit, time.time(), done), always=True)
@@ -96,16 +96,7 @@ class Reporter:
 
 
 _reporter = Reporter()
-
-
-def phase(name: str) -> None:
-    """Report that a phase of the cell begins."""
-    _reporter.phase(name)
-
-
-def steps(done: int, total: int = 0, unit: str = "step") -> None:
-    """Report how many steps of the current phase are done, and in total, 0 if that is not known."""
-    _reporter.steps(done, total, unit)
+phase, steps = _reporter.phase, _reporter.steps
 
 
 def track(items: Iterable[_Item], unit: str = "step") -> Iterator[_Item]:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from xmcbench.errors import UnknownName, UsageError
 from xmcbench.extras import data_frame
-from xmcbench.leaderboard import charts, curves, markup, published, tables
+from xmcbench.leaderboard import charts, curves, markup, published, rendering, tables
 from xmcbench.leaderboard.rows import Row, apart, group_rows, names, rows, silence, without_common
 from xmcbench.metrics import METRICS
+from xmcbench.output import document
 from xmcbench.records import Record, Staleness
 
 if TYPE_CHECKING:
@@ -148,8 +149,6 @@ class Results:
         ]
 
     def _repr_html_(self) -> str:
-        from xmcbench.output import document
-
         shown = []
         for part in self.parts():
             key = part.records[0].key[:8]  # ids must be unique among all tables of a notebook
@@ -203,7 +202,6 @@ class Coverage(Results):
         Raises UnknownName for a metric or a format that does not exist, Unavailable if a format needs a missing
         package, UsageError for a file that is there and was not generated, StorageError if a file cannot be written.
         """
-        from xmcbench.leaderboard import rendering
         from xmcbench.leaderboard.files import curve_files, write
 
         folder, written = Path(folder), []

@@ -92,7 +92,9 @@ def examine(
                 name = record.cell.dataset
                 source = datasets.get(name, name)
                 if name not in loaded:
-                    _check_dataset(name, datasets)
+                    if name not in datasets and not is_name(name):  # a place could be any on this machine
+                        said = f"there is no dataset {terminal(name)} here"
+                        raise StorageError(said, "name its place: --dataset PLACE")
                     loaded[name] = load_dataset(source)
                 _check_texts(record)
                 if record.cell.method not in registered:  # the audit knows what those are called
@@ -135,12 +137,6 @@ def add(accepted: Sequence[Candidate], board: Store, scorer: Scorer) -> None:
             scorer.score(cell, staged.root, candidate.source, record.predictions.depth)  # writes the ranks
             board.write(record, staged)
     pack(board)
-
-
-def _check_dataset(name: str, datasets: Mapping[str, str]) -> None:
-    """Raise StorageError where a record calls its dataset what is no name: a place could be any on this machine."""
-    if name not in datasets and not is_name(name):
-        raise StorageError(f"there is no dataset {terminal(name)} here", "name its place: --dataset PLACE")
 
 
 def _check_texts(record: Record) -> None:
@@ -229,19 +225,15 @@ def runs_folders(sources: Sequence[str], patience: Patience | None = None) -> It
 
 
 def _folder(source: str, place: Path, patience: Patience | None) -> Path:
+    """Return the folder of a source, or the only one in it, that holds records. place: for what is unpacked."""
     path = Path(source)
     if source.startswith(_URLS):
         path = download(source, place / "archive", patience=patience, limit=ARRAYS)
     if path.is_file():
         unpack(path, place / "unpacked", ARRAYS)
         path = place / "unpacked"
-    return _runs(path, source)
-
-
-def _runs(folder: Path, source: str) -> Path:
-    """The folder, or the only one in it, that holds records. Raises UsageError."""
-    inside = [path for path in sorted(folder.iterdir()) if path.is_dir()] if folder.is_dir() else []
-    for path in (folder, *(inside if len(inside) == 1 else [])):
-        if (path / "records").is_dir() and any((path / "records").rglob("*.json*")):
-            return path
+    inside = [below for below in path.iterdir() if below.is_dir()] if path.is_dir() else []
+    for folder in (path, *(inside if len(inside) == 1 else [])):
+        if (folder / "records").is_dir() and any((folder / "records").rglob("*.json*")):
+            return folder
     raise UsageError(f"there are no records in {source}", "a runs folder is what `xmcbench run --runs` wrote")

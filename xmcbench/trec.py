@@ -139,7 +139,12 @@ def _read(
         numbers.append(number)
         values.append(value)
     found = np.array(rows, np.int64), np.array(labels, np.int64), np.array(values, np.float64)
-    _check_once(path, np.array(numbers, np.int64), found[0] * max(1, len(documents)) + found[1])
+    pairs = found[0] * max(1, len(documents)) + found[1]
+    order = np.argsort(pairs, kind="stable")
+    again = order[1:][np.diff(pairs[order]) == 0]
+    if len(again):
+        number = numbers[int(again.min())]
+        raise DataError(f"{path}: line {number} repeats a document of the same query", "each pair has one line")
     return found
 
 
@@ -176,12 +181,3 @@ def _number(text: bytes) -> float:
         return float(text) if b"_" not in text else float("nan")
     except ValueError:
         return float("nan")
-
-
-def _check_once(path: Path, numbers: np.ndarray, pairs: np.ndarray) -> None:
-    """Raise DataError for the first line that repeats a pair. numbers: of the lines."""
-    order = np.argsort(pairs, kind="stable")
-    again = order[1:][np.diff(pairs[order]) == 0]
-    if len(again):
-        number = int(numbers[again.min()])
-        raise DataError(f"{path}: line {number} repeats a document of the same query", "each pair has one line")

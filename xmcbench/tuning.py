@@ -19,7 +19,7 @@ from xmcbench.arguments import make_grids
 from xmcbench.data.catalog import DEV, locate
 from xmcbench.data.sources.finding import reference_to
 from xmcbench.errors import MethodError, Unavailable, UnknownName, UsageError, XmcbenchError
-from xmcbench.experiment import Options, Run, plan_run
+from xmcbench.experiment import Options, plan_run
 from xmcbench.extras import installation
 from xmcbench.leaderboard import canvas
 from xmcbench.leaderboard.lines import Axis, Line, Lines, Point
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from xmcbench.plugins.registry import Registry
     from xmcbench.records import Record
-    from xmcbench.results import Results
 
 #: Share of the training instances that is held out.
 SHARE = 0.1
@@ -126,7 +125,6 @@ def tune(
     filter_name: str | None = None,
     options: Options | None = None,
     registry: Registry | None = None,
-    execute: Callable[[Run], Results] = Run.execute,
     progress: Callable[[Trial], None] = lambda _: None,
 ) -> Tuned:
     """Search the parameters of a method.
@@ -163,12 +161,14 @@ def tune(
     made: list[Trial] = []
     for number in range(trials):
         asked = study.ask(distributions)
-        values = {parameter: _round(value) if number else value for parameter, value in asked.params.items()}
+        values = dict(asked.params)
+        if number:  # three digits are enough, and fit into a flag
+            values |= {name: float(f"{value:.3g}") for name, value in values.items() if isinstance(value, float)}
         given = {**arguments, "dataset": place, "set": {**sets, name: {**fixed, **values}}}
         try:
             grids, options = make_grids([given], options)
             planned = plan_run(grids, options, registry, filter_name)
-            trial = _read(number, values, metric, execute(planned).records, planned.filter)
+            trial = _read(number, values, metric, planned.execute().records, planned.filter)
         except XmcbenchError as error:  # values that do not fit together
             if not number:
                 raise
@@ -200,11 +200,6 @@ def _distribution(kinds: Any, space: Space) -> BaseDistribution:
     if space.is_int:
         return kinds.IntDistribution(int(space.low), int(space.high), log=space.is_log)
     return kinds.FloatDistribution(space.low, space.high, log=space.is_log)
-
-
-def _round(value: Scalar) -> Scalar:
-    """Return a number with three digits, which are enough and fit into a flag."""
-    return float(f"{value:.3g}") if isinstance(value, float) else value
 
 
 def _percent(trial: Trial) -> str:

@@ -35,8 +35,7 @@ def made(inside, tmp_path):
     (tmp_path / "set" / "labels.csv").write_text("uid,title\nt,tea\nc,=cup\nj,jug\nx,unseen\n")
     (tmp_path / "set" / "train.csv").write_text("text,labels\ntea,t\ncup,c\njug,j\n")
     (tmp_path / "set" / "test.csv").write_text("text,labels\nred tea,t\ntea time,c\njug,j\nnothing,c\n")
-    ended = inside("run", "--dataset", "set", "--setting", "ez", "--methods", "tfidf")
-    assert ended.returncode == 0, ended.stderr
+    inside("run", "--dataset", "set", "--setting", "ez", "--methods", "tfidf", code=0)
     return inside
 
 
@@ -63,16 +62,14 @@ def test_figures_by_label(made, tmp_path):
         lines = {line["uid"]: line for line in csv.DictReader(stream)}
     assert {uid: line["support"] for uid, line in lines.items()} == {"t": "1", "c": "2", "j": "1"}
     assert not lines["c"]["text"].startswith("=")  # no formula
-    again = made("explain", "tfidf", "--csv", "labels.csv", "--dataset", "set")
-    assert again.returncode == 2
+    again = made("explain", "tfidf", "--csv", "labels.csv", "--dataset", "set", code=2)
     assert "labels.csv already exists" in again.stderr
 
 
 def test_without_predictions_there_is_recall(made, tmp_path):
     for path in (tmp_path / "runs" / "predictions").rglob("*.npz"):
         path.unlink()
-    ended = made("explain", "tfidf", "--by", "label", "--dataset", "set")
-    assert ended.returncode == 0, ended.stderr
+    ended = made("explain", "tfidf", "--by", "label", "--dataset", "set", code=0)
     assert "Macro R 66.67 (percent)" in ended.stdout
     assert "Without precision and confusions" in ended.stdout
 
@@ -87,22 +84,19 @@ def test_without_predictions_there_is_recall(made, tmp_path):
     ],
 )
 def test_what_does_not_fit_is_refused(made, words, said):
-    ended = made("explain", *words, "--dataset", "set")
-    assert ended.returncode == 2
+    ended = made("explain", *words, "--dataset", "set", code=2)
     assert said in ended.stderr
 
 
 def test_a_listing_of_results_and_a_score_show_other_metrics(made, tmp_path):
-    listed = made("ls", "results", "--metrics", "hit@1,macro-R@1,PSR@1", "--json")
-    assert listed.returncode == 0, listed.stderr
+    listed = made("ls", "results", "--metrics", "hit@1,macro-R@1,PSR@1", "--json", code=0)
     (entry,) = json.loads(listed.stdout)
     assert (entry["hit@1"], entry["macro-R@1"]) == (0.5, pytest.approx(2 / 3))
     assert 0 < entry["PSR@1"] < 1
     assert "P@1" not in entry
     (predictions,) = (tmp_path / "runs" / "predictions").rglob("*.npz")
     chosen = ("--metrics", "hit@1,P@1,PSR@1")
-    scored = made("score", "--dataset", "set", "--predictions", str(predictions), *chosen, "--json")
-    assert scored.returncode == 0, scored.stderr
+    scored = made("score", "--dataset", "set", "--predictions", str(predictions), *chosen, "--json", code=0)
     values = json.loads(scored.stdout)["values"]
     assert values == {"hit@1": 0.5, "P@1": 0.5, "PSR@1": pytest.approx(entry["PSR@1"])}
     assert made("ls", "results", "--metrics", "F2@1").returncode == 2
@@ -123,6 +117,5 @@ def test_a_run_of_trec_is_scored_by_other_metrics(made, tmp_path):
     (tmp_path / "qrels.txt").write_text("0 0 t 1\n1 0 c 1\n2 0 j 1\n3 0 c 1\n")
     for source in (("--dataset", "set"), ("--qrels", "qrels.txt")):
         words = ("--format", "trec", *source, "--predictions", "run.txt", "--metrics", "hit@1,coverage@1", "--json")
-        scored = made("score", *words)
-        assert scored.returncode == 0, scored.stderr
+        scored = made("score", *words, code=0)
         assert json.loads(scored.stdout)["values"] == {"hit@1": 0.5, "coverage@1": pytest.approx(2 / 3)}

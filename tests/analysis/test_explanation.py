@@ -54,7 +54,7 @@ def plant(board, root, members, points):
     truth = store.truth(tfidf)
     ranks = store.ranks(tfidf, truth)
     changed = {name: ranks_of.copy() for name, ranks_of in ranks.by_filter.items()}
-    rows = attributes.find_scored(truth.pairs)[members]
+    rows = np.flatnonzero(truth.pairs.lengths)[members]
     for ranks_of in changed.values():
         hit = np.flatnonzero((ranks_of == 1) & np.isin(truth.pairs.rows, rows))
         lost = np.random.RandomState(0).permutation(hit)[: round(points / 100 * len(rows))]
@@ -70,8 +70,7 @@ def groups_of(board):
     truth = store.truth(store.records()[0])
     data = load_dataset("lf-debian-20k")
     found = attributes.of_labels(truth, [])
-    found += attributes.of_texts(truth, data.test, data.labels, common_words(data.labels.titles))
-    return {name: members for attribute in found for name, members in attribute.slices().items()}
+    return found | attributes.of_texts(truth, data.test, data.labels, common_words(data.labels.titles))
 
 
 def test_an_effect_planted_in_stored_ranks_is_named_first(board, tmp_path):
@@ -102,8 +101,7 @@ def test_two_equal_rows_have_no_slice_and_no_instance(board):
 def test_the_command_gives_text_json_and_a_page(inside, board, tmp_path):
     command = ("explain", "bm25", "tfidf:", "--setting", "ez", "--runs", board, "--instances", "3")
     page = tmp_path / "page.html"
-    ended = inside(*command, "--html", page, "--json")
-    assert ended.returncode == 0, ended.stderr
+    ended = inside(*command, "--html", page, "--json", code=0)
     document = json.loads(ended.stdout)
     assert document["overall"]["delta"] == pytest.approx(-0.0109, abs=0.0001)
     assert len(document["better"]) == len(document["worse"]) == 3
@@ -231,28 +229,28 @@ def test_shared_words_and_hits_are_marked_and_rankings_stand_side_by_side(board)
 
 def test_groups_are_of_consecutive_values_and_hold_every_instance():
     values = np.array([1, 1, 1, 1, 1, 2, 3, 4, 5, 9])
-    groups = attributes._bin(values)
+    groups = attributes._bin("value", values)
     assert np.sum([*groups.values()], axis=0).tolist() == [1] * 10
-    assert groups["1"].sum() == 5
-    assert attributes._bin(np.zeros(30)) == {"0": pytest.approx(np.ones(30, bool))}
-    large = attributes._bin(np.arange(1_234_560, 1_234_570) + 0.5)
+    assert groups["value: 1"].sum() == 5
+    assert attributes._bin("value", np.zeros(30)) == {"value: 0": pytest.approx(np.ones(30, bool))}
+    large = attributes._bin("value", np.arange(1_234_560, 1_234_570) + 0.5)
     assert np.sum([*large.values()], axis=0).tolist() == [1] * 10
-    assert next(iter(large)) == "1,234,560.5"
+    assert next(iter(large)) == "value: 1,234,560.5"
 
 
 def test_what_true_pairs_say_of_instances():
     pairs = TruePairs(np.array([0, 0, 2]), np.array([1, 2, 0]), 3)
     truth = Truth(pairs, np.array([5, 0, 2]), 10)
     seen = np.array([False, True, False])
-    number, frequency, known = attributes.of_labels(truth, [seen])
-    assert number.groups["2"].tolist() == [True, False]  # the second instance has no label and is not scored
-    assert frequency.groups["1"].tolist() == [True, False]
-    assert {name: members.tolist() for name, members in known.groups.items()} == {
-        "all": [False, False],
-        "some": [True, False],
-        "none": [False, True],
+    assert {name: members.tolist() for name, members in attributes.of_labels(truth, [seen]).items()} == {
+        "true labels: 1": [False, True],
+        "true labels: 2": [True, False],  # the second instance has no label and is not scored
+        "training pairs of its labels, median: 1": [True, False],
+        "training pairs of its labels, median: 5": [False, True],
+        "labels with known pairs: all": [False, False],
+        "labels with known pairs: some": [True, False],
+        "labels with known pairs: none": [False, True],
     }
-    assert len(attributes.of_labels(truth, [np.zeros(3, bool)])) == 2
 
 
 @pytest.fixture
@@ -262,15 +260,16 @@ def truth():
 
 
 def test_the_median_is_of_the_labels_of_an_instance(truth):
-    _, frequency = attributes.of_labels(truth, [])
-    groups = {name: np.flatnonzero(members).tolist() for name, members in frequency.groups.items()}
-    assert (frequency.name, groups) == ("training pairs of its labels, median", {"1": [2], "2": [0, 1]})
+    found = attributes.of_labels(truth, [])
+    groups = {name: np.flatnonzero(members).tolist() for name, members in found.items() if name.startswith("training")}
+    median = "training pairs of its labels, median"
+    assert groups == {f"{median}: 1": [2], f"{median}: 2": [0, 1]}
 
 
 @pytest.mark.parametrize(("seen", "said"), [([1, 1, 1], False), ([0, 0, 0], False), ([1, 0, 1], True)])
 def test_known_pairs_are_an_attribute_where_some_labels_have_some(truth, seen, said):
-    names = [attribute.name for attribute in attributes.of_labels(truth, [np.array(seen, bool)])]
-    assert ("labels with known pairs" in names) == said
+    found = attributes.of_labels(truth, [np.array(seen, bool)])
+    assert ("labels with known pairs: some" in found) == said
 
 
 def test_words_in_common():

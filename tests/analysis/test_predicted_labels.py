@@ -13,8 +13,7 @@ from xmcbench.records import Store
 @pytest.fixture
 def runs(inside, tiny, tmp_path):
     """TF-IDF on the dataset Tiny at zero shot."""
-    ended = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf", "--runs", "runs")
-    assert ended.returncode == 0, ended.stderr
+    inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf", "--runs", "runs", code=0)
     return tmp_path / "runs"
 
 
@@ -65,8 +64,7 @@ def test_a_stale_result_is_marked_and_the_seed_is_named(inside, runs, tiny):
     assert said in inside(*words[:-1]).stdout.splitlines()
     pytest.importorskip("torch", reason="needs torch")
     simcse = ("--methods", "simcse", "--set", "simcse.backbone=scratch:1x32", "--set", "simcse.steps=1")
-    ended = inside("run", "--dataset", tiny, "--setting", "ez", *simcse, "--seed", "3,1", "--runs", "runs")
-    assert ended.returncode == 0, ended.stderr
+    inside("run", "--dataset", tiny, "--setting", "ez", *simcse, "--seed", "3,1", "--runs", "runs", code=0)
     shown = json.loads(inside("show", "simcse", *words[2:]).stdout)
     assert (shown["seed"], shown["notes"]) == (1, ["seed 1 of 1, 3 is shown"])
 
@@ -99,8 +97,7 @@ def test_what_cannot_be_shown_is_refused(inside, runs, tiny):
     ):
         ended = inside("show", *words, "--dataset", tiny)
         assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
-    ended = inside("show", "tfidf")
-    assert ended.returncode == 2
+    ended = inside("show", "tfidf", code=2)
     assert "--instance --text" in ended.stderr
 
 

@@ -118,8 +118,7 @@ def test_a_dry_run_says_what_cells_cost_before_any_data_is_here(inside, monkeypa
     monkeypatch.setenv("COLUMNS", "120")
     request = ("run", "--dataset", "lf-amazon-131k", "--setting", "ez", "--methods", "all", "--preset", "paper")
     request = (*request, "--runs", LEADERBOARDS)
-    ended = inside(*request, "--dry-run")
-    assert ended.returncode == 0, ended.stderr
+    ended = inside(*request, "--dry-run", code=0)
     lines = {line.split(" (")[0].split("  ")[0]: line for line in ended.stdout.splitlines()}
     assert " to " in lines["TF-IDF"]
     assert lines["MACLR"].count("days") == 2
@@ -130,8 +129,7 @@ def test_a_dry_run_says_what_cells_cost_before_any_data_is_here(inside, monkeypa
     cells = {cell["method"]: cell for cell in json.loads(inside(*request, "--dry-run", "--json").stdout)["forecast"]}
     assert cells["TF-IDF"]["estimate_s"].keys() == {"cpu"}
     assert cells["GloVe (paper)"]["estimate_s"] == {}
-    refused = inside(*request)
-    assert refused.returncode == 1
+    refused = inside(*request, code=1)
     assert "is not on this machine" in refused.stderr
 
 

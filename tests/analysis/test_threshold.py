@@ -78,8 +78,7 @@ def test_from_held_out_instances_to_suggestions(inside, tiny, tmp_path):
     explained = ("explain", "knn", *words, "--threshold-from", f"{tiny}?dev=0.4")
     for dev in ((), ("--dev", "0.4")):
         assert inside("run", *words, *dev, "--methods", "knn").returncode == 0
-    ended = inside(*explained)
-    assert ended.returncode == 0, ended.stderr
+    ended = inside(*explained, code=0)
     assert "Threshold 0." in ended.stdout
     assert [line.split()[0] for line in ended.stdout.splitlines()[-2:]] == ["tiny-dev-0.4", "tiny"]
     found = json.loads(inside(*explained, "--json").stdout)
@@ -88,8 +87,6 @@ def test_from_held_out_instances_to_suggestions(inside, tiny, tmp_path):
     rows = (tmp_path / "suggested.tsv").read_text().splitlines()[1:]
     assert len(rows) == found["tested_on"]["predictions"] > 0
     assert "without a suggestion" in inside(*suggested, "1e9").stdout
-    other = inside("explain", "knn", *words, "--threshold-from", f"{tiny}?dev=0.3")
-    assert other.returncode == 2
-    tuned = inside("run", *words, "--dev", "0.3", "--methods", "knn", "--set", "knn.neighbors=7")
-    assert tuned.returncode == 0
+    inside("explain", "knn", *words, "--threshold-from", f"{tiny}?dev=0.3", code=2)
+    inside("run", *words, "--dev", "0.3", "--methods", "knn", "--set", "knn.neighbors=7", code=0)
     assert "are two rows" in inside("explain", "knn", *words, "--threshold-from", f"{tiny}?dev=0.3").stderr

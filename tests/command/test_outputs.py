@@ -54,7 +54,7 @@ def test_what_is_written_has_the_mode_that_the_umask_says(xmcbench, inside, own_
         (("data", "export", "tiny", "--format", "csv", "--out", "temporary/it"), "xmcbench.data.exchange:sha256_file"),
         (("data", "verify", "tiny"), "xmcbench.data.verification:load_corpus"),
         (("export", "qrels", "--dataset", "tiny", "--out", "temporary/qrels.txt"), "xmcbench.trec:zip"),
-        (("leaderboard", "add", "runs.tar.gz", "--out", "board"), "xmcbench.submissions:_runs"),
+        (("leaderboard", "add", "runs.tar.gz", "--out", "board"), "xmcbench.submissions:len"),
     ],
 )
 def test_the_next_command_removes_what_a_killed_one_left(tiny, tmp_path, words, killed_in):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from protocol_reference import make_pairs
 
 from xmcbench.errors import PluginError, UnknownName, UsageError
-from xmcbench.metrics import METRICS, TruePairs, additional, evaluate_ranks, true_ranks
+from xmcbench.metrics import METRICS, Evaluation, TruePairs, additional, true_ranks
 
 LABELS = 8
 
@@ -97,7 +97,7 @@ def test_a_metric_is_what_its_definition_says(name, rows, weights):
 def test_metrics_of_the_protocol_are_those_of_records():
     pairs = TruePairs.of(make_pairs([{0, 1}, {2}], LABELS))
     ranks, weights = np.array([1, 0, 3], np.uint8), np.arange(1.0, LABELS + 1)
-    assert additional.compute([*METRICS], ranks, pairs, weights) == evaluate_ranks(ranks, pairs, weights).values
+    assert additional.compute([*METRICS], ranks, pairs, weights) == Evaluation(pairs, weights)(ranks).values
 
 
 def test_what_needs_propensities_is_none_without_them_and_so_is_all_without_pairs():

@@ -12,9 +12,9 @@ from protocol_reference import cases, make_pairs, make_predictions
 
 from xmcbench.errors import DataError
 from xmcbench.metrics import (
+    Evaluation,
     TruePairs,
     evaluate,
-    evaluate_ranks,
     inverse_propensity,
     label_frequency,
     label_groups,
@@ -95,7 +95,7 @@ def test_every_label_is_in_one_group_and_a_third_of_the_pairs_in_the_head(freque
 def in_view(predictions, truth, members):
     pairs = TruePairs.of(truth)
     view, kept = pairs.restrict(np.array(members))
-    return evaluate_ranks(true_ranks(predictions.indices, pairs)[kept], view)
+    return Evaluation(view)(true_ranks(predictions.indices, pairs)[kept])
 
 
 def test_a_view_leaves_the_predictions_alone():

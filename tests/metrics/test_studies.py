@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xmcbench import TopK, load_dataset
-from xmcbench.metrics import TruePairs, bootstrap, bounded, evaluate_ranks, flips, seeds, true_ranks
+from xmcbench.metrics import Evaluation, TruePairs, bootstrap, bounded, flips, seeds, true_ranks
 from xmcbench.metrics.ranks import longest_filter
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ def runs():
         kept = np.random.RandomState(seed).random_sample(instances.shape[1]) >= 0.1
         scores = (instances[:, kept].tocsr() @ labels[:, kept].tocsr().T).toarray()
         predicted = TopK.from_scores(scores, 100 + longest_filter(removed)).indices
-        found.append(evaluate_ranks(true_ranks(predicted, pairs, removed), pairs).per_instance)
+        found.append(Evaluation(pairs)(true_ranks(predicted, pairs, removed)).per_instance)
     return {name: np.stack([of_study[name] for of_study in found]) for name in STUDIED}
 
 

@@ -18,7 +18,7 @@ from protocol_reference import (
 
 from xmcbench.data.xc_matrix import read_filter, read_matrix
 from xmcbench.errors import DataError, MethodError
-from xmcbench.metrics import DEPTH, METRICS, TruePairs, evaluate, evaluate_ranks, true_ranks
+from xmcbench.metrics import DEPTH, METRICS, Evaluation, TruePairs, evaluate, true_ranks
 from xmcbench.metrics.ranks import find, longest_filter, remove_filtered
 from xmcbench.topk import TopK
 
@@ -46,7 +46,7 @@ def test_equals_the_protocol_read_literally(case, filtered):
 def test_every_metric_follows_from_the_ranks(case):
     predictions, truth, removed = case
     pairs, weights = TruePairs.of(truth), 1 + np.arange(truth.shape[1]) / 3
-    found = evaluate_ranks(true_ranks(predictions.indices, pairs, removed), pairs, weights)
+    found = Evaluation(pairs, weights)(true_ranks(predictions.indices, pairs, removed))
     whole = evaluate(predictions, truth, removed=removed, inverse_propensity=weights)
     assert (found.values, found.scored, found.unlabeled) == (whole.values, whole.scored, whole.unlabeled)
     left = without(predictions, removed)
@@ -106,20 +106,20 @@ def test_predictions_of_other_rows():
 def test_ranks_that_do_not_fit(message, ranks, weights):
     pairs = TruePairs.of(make_pairs([[0], [1]], 2))
     with pytest.raises(DataError, match=message):
-        evaluate_ranks(np.array(ranks, np.uint8), pairs, None if weights is None else np.array(weights))
-    assert evaluate_ranks(np.array([1, DEPTH], np.uint8), pairs, np.ones(2)).values["R@100"] == 1.0
+        Evaluation(pairs, None if weights is None else np.array(weights))(np.array(ranks, np.uint8))
+    assert Evaluation(pairs, np.ones(2))(np.array([1, DEPTH], np.uint8)).values["R@100"] == 1.0
 
 
 def test_propensities_beyond_the_labels_of_the_pairs_are_not_an_error():
     pairs = TruePairs.of(make_pairs([[0], []], 3))
-    assert evaluate_ranks(np.array([1], np.uint8), pairs, np.ones(3)).values["PSP@1"] == 1.0
+    assert Evaluation(pairs, np.ones(3))(np.array([1], np.uint8)).values["PSP@1"] == 1.0
 
 
 def test_among_no_predictions_nothing_is_found():
-    found = find(np.empty((3, 0), np.int32), np.array([0, 2]), np.array([1, 1]))
-    assert (len(found.pair), len(found.rank)) == (0, 0)
-    found = find(np.ones((3, 2), np.int32), np.empty(0, int), np.empty(0, int))
-    assert (len(found.pair), len(found.rank)) == (0, 0)
+    pair, rank = find(np.empty((3, 0), np.int32), np.array([0, 2]), np.array([1, 1]))
+    assert (len(pair), len(rank)) == (0, 0)
+    pair, rank = find(np.ones((3, 2), np.int32), np.empty(0, int), np.empty(0, int))
+    assert (len(pair), len(rank)) == (0, 0)
 
 
 @given(cases(), st.integers(1, 20))

@@ -89,25 +89,8 @@ def test_a_plan_without_the_hub_does_not_import_its_client(monkeypatch, tmp_path
     monkeypatch.setenv("HF_ENDPOINT", NOWHERE)
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    planned = subprocess.run(
-        [
-            sys.executable,
-            "-X",
-            "importtime",
-            "-m",
-            "xmcbench",
-            "run",
-            "--setting",
-            "ez",
-            "--methods",
-            "rerank",
-            "--dry-run",
-        ],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
+    words = ["-X", "importtime", "-m", "xmcbench", "run", "--setting", "ez", "--methods", "rerank", "--dry-run"]
+    planned = subprocess.run([sys.executable, *words], check=False, capture_output=True, text=True, cwd=tmp_path)
     imported = {line.rpartition("|")[2].strip() for line in planned.stderr.splitlines()}
     assert "the hub cannot be reached" in planned.stderr
     assert "huggingface_hub.constants" in imported

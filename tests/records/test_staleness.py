@@ -44,17 +44,13 @@ def test_a_record_of_other_code_is_stale_unless_a_check_covers_it(record, altere
     assert TODAY.is_stale(altered(record(code="before"), (("checks",), [make_check("between")])))
 
 
-def make_list(*codes, kind="canaries"):
+def evidence(source, kind="canaries"):
+    return Evidence(source=source, kind=kind, date="2026-01-02", processor="P", outcome="equal on 3 canaries")
+
+
+def make_list(first, *codes, kind="canaries"):
     """A list of sources with equal results, the first one first."""
-    return tuple(
-        Evidence(
-            source=code and sha256_json(code),
-            kind="first" if number == 0 else kind,
-            date="2026-01-02",
-            processor="P",
-        )
-        for number, code in enumerate(codes)
-    )
+    return (evidence(first and sha256_json(first), "first"), *(evidence(sha256_json(code), kind) for code in codes))
 
 
 def test_a_part_that_grew_a_parameter_makes_no_record_stale(record, altered):
@@ -119,14 +115,13 @@ def test_ranks_of_other_code_are_stale_unless_it_is_known_to_make_the_same(recor
     assert not TODAY.is_stale(record())
     assert TODAY.is_stale(other)
     assert TODAY.problem(other) == "stale: the code that makes ranks has changed since this result was made"
-    same = make_list(before, "x")
-    same = (*same, Evidence(source=ranks_digest(), kind="canaries", date="2026-01-02", processor="P"))
+    same = (*make_list(before, "x"), evidence(ranks_digest()))
     assert not Staleness(TODAY.sources, equivalence={RANKS: (same,)}).is_stale(other)
 
 
 def test_figures_of_metrics_that_are_known_to_give_the_same_are_current(record, altered):
     other = altered(record(), (("protocol", "source_sha256"), sha256_json("before")))
-    same = (*make_list("before"), Evidence(source=metrics_digest(), kind="canaries", date="2026-01-02", processor="P"))
+    same = (*make_list("before"), evidence(metrics_digest()))
     assert Staleness(equivalence={METRICS: (same,)}).has_current_figures(other)
 
 
@@ -205,10 +200,6 @@ def test_a_row_named_after_a_preset_is_stale_where_that_has_other_values_today(r
 
 
 ONE, TWO, THREE = ("1" * 64, "2" * 64, "3" * 64)
-
-
-def evidence(source, kind="canaries"):
-    return Evidence(source=source, kind=kind, date="2026-01-02", processor="P", outcome="equal on 3 canaries")
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from zipfile import ZIP_DEFLATED
@@ -18,8 +18,8 @@ from xmcbench.storage.atomic import write_text
 
 #: The folders of a runs folder that hold results, and the suffixes of their files.
 _FOLDERS, _SUFFIXES = ("records", "ranks", "truth"), (".json", LINES, ".npz", ARCHIVE)
-#: The runs folder in the archive, and its file of checksums, as `sha256sum --check` reads it.
-_RUNS, _CHECKSUMS = "runs", "SHA256SUMS"
+#: The runs folder in the archive.
+_RUNS = "runs"
 
 _COMMANDS = """\
 # Unpack records.zip first. Each command runs a cell again and compares the figures. It also needs --plugin FILE for a
@@ -39,8 +39,11 @@ def write_appendix(store: Store, records: Sequence[Record], citations: Citations
     }
     for name, text in texts.items():
         write_text(folder / name, text)
+    files = _read_files(store.root)
+    sums = "".join(f"{sha256(content).hexdigest()}  {name}\n" for name, content in files.items())
+    files["SHA256SUMS"] = sums.encode()  # as `sha256sum --check` reads it
     archive = folder / f"records{ARCHIVE}"
-    write_archive(archive, _add_checksums(_read_files(store.root)), ZIP_DEFLATED)
+    write_archive(archive, {f"{_RUNS}/{name}": content for name, content in files.items()}, ZIP_DEFLATED)
     return [*(folder / name for name in texts), archive]
 
 
@@ -67,12 +70,12 @@ def list_environments(records: Iterable[Record]) -> str:
         for name, version in environment.packages.items():
             packages[name][version] += 1
     groups = {"xmcbench": programs, "machines": machines, **dict(sorted(packages.items()))}
-    return "\n".join(line for title, counts in groups.items() for line in _describe(title, counts))
-
-
-def _describe(title: str, counts: Counter[str]) -> list[str]:
-    lines = [f"  {visible(name)}: {format_count(number, 'record')}" for name, number in counts.most_common()]
-    return [visible(title), *lines, ""]
+    lines = []
+    for title, counts in groups.items():
+        lines.append(visible(title))
+        lines += [f"  {visible(name)}: {format_count(number, 'record')}" for name, number in counts.most_common()]
+        lines.append("")
+    return "\n".join(lines)
 
 
 def _read_files(root: Path) -> dict[str, bytes]:
@@ -83,8 +86,3 @@ def _read_files(root: Path) -> dict[str, bytes]:
         return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
     except OSError as error:
         raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
-
-
-def _add_checksums(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    sums = "".join(f"{sha256(content).hexdigest()}  {name}\n" for name, content in files.items())
-    return {f"{_RUNS}/{name}": content for name, content in {**files, _CHECKSUMS: sums.encode()}.items()}

@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from xmcbench.metrics import TruePairs
+from xmcbench.records import Truth
+from xmcbench.texts import Texts
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from xmcbench.records import Truth
-    from xmcbench.texts import Texts
+#: Members of each group of instances, bool [scored instances]. A name has the attribute, and its values in the group.
+Groups = dict[str, NDArray[np.bool_]]
 
 #: The most groups of one attribute, of about equal size.
 _GROUPS = 10
@@ -28,50 +25,30 @@ _COMMON = 0.02
 _FEW = 100
 
 
-@dataclass(frozen=True, eq=False)
-class Attribute:
-    """A property of instances, by name. groups: name -> members, bool [scored instances]."""
-
-    name: str
-    groups: dict[str, NDArray[np.bool_]]
-
-    def slices(self) -> dict[str, NDArray[np.bool_]]:
-        """Return the groups, each named with its attribute."""
-        return {f"{self.name}: {group}": members for group, members in self.groups.items()}
-
-
-def find_scored(pairs: TruePairs) -> NDArray[np.int64]:
-    """Return the test rows that have a true label, int64 [scored], rising."""
-    return np.flatnonzero(np.bincount(pairs.rows, minlength=pairs.instances))
-
-
-def of_labels(truth: Truth, seen: Sequence[NDArray[np.bool_]]) -> list[Attribute]:
-    """Return attributes by the true pairs alone: number of labels, their training pairs, whether they were seen.
+def of_labels(truth: Truth, seen: Sequence[NDArray[np.bool_]]) -> Groups:
+    """Return groups by the true pairs alone: number of labels, their training pairs, whether they were seen.
 
     seen: per run bool [L], the labels that have a pair among those given to it. The last attribute is left out
     where no run saw any label, or every run all.
     """
-    rows, labels = truth.pairs.rows, truth.pairs.labels
-    number = np.bincount(rows, minlength=truth.pairs.instances)
-    scored = find_scored(truth.pairs)
-    found = [
-        Attribute("true labels", _bin(number[scored])),
-        Attribute("training pairs of its labels, median", _bin(_medians(truth.frequency[labels], number[scored]))),
-    ]
+    rows, labels, number = truth.pairs.rows, truth.pairs.labels, truth.pairs.lengths
+    scored = np.flatnonzero(number)
+    found = _bin("true labels", number[scored])
+    found |= _bin("training pairs of its labels, median", _medians(truth.frequency[labels], number[scored]))
     share = np.mean([of_run[labels] for of_run in seen], axis=0) if seen else np.zeros(len(labels))
     if share.any() and not share.all():
         known = np.bincount(rows, share, truth.pairs.instances)[scored] / number[scored]
-        found.append(Attribute("labels with known pairs", _all_some_none(known)))
+        found |= _all_some_none("labels with known pairs", known)
     return found
 
 
-def of_texts(truth: Truth, instances: Texts, labels: Texts, common: frozenset[str]) -> list[Attribute]:
-    """Return attributes by the texts: length of the instance and of its labels, and whether they have words in common.
+def of_texts(truth: Truth, instances: Texts, labels: Texts, common: frozenset[str]) -> Groups:
+    """Return groups by the texts: length of the instance and of its labels, and whether they have words in common.
 
     instances: all test instances. labels: all labels. common: words that do not count (``common_words``).
     """
     titles, lengths, overlaps = labels.titles, [], []
-    number = np.bincount(truth.pairs.rows, minlength=truth.pairs.instances)
+    number = truth.pairs.lengths
     ends = np.cumsum(number)
     title_of: dict[int, str] = {label: titles[label] for label in np.unique(truth.pairs.labels).tolist()}
     label_words = {label: words(title) - common for label, title in title_of.items()}
@@ -82,11 +59,11 @@ def of_texts(truth: Truth, instances: Texts, labels: Texts, common: frozenset[st
             overlaps.append(np.mean([bool(own & label_words[label]) for label in true]))
     label_lengths = {label: len(title.split()) for label, title in title_of.items()}
     per_pair = np.array([label_lengths[label] for label in truth.pairs.labels.tolist()])
-    return [
-        Attribute("words of the text", _bin(np.array(lengths))),
-        Attribute("words of its labels, median", _bin(_medians(per_pair, number[number > 0]))),
-        Attribute("labels that share a word with the text", _all_some_none(np.array(overlaps))),
-    ]
+    return {
+        **_bin("words of the text", np.array(lengths)),
+        **_bin("words of its labels, median", _medians(per_pair, number[number > 0])),
+        **_all_some_none("labels that share a word with the text", np.array(overlaps)),
+    }
 
 
 def words(text: str) -> frozenset[str]:
@@ -114,11 +91,11 @@ def _medians(values: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[n
     return np.asarray((ordered[starts + (lengths - 1) // 2] + ordered[starts + lengths // 2]) / 2)
 
 
-def _all_some_none(share: NDArray[np.float64]) -> dict[str, NDArray[np.bool_]]:
-    return {"all": share == 1, "some": (share > 0) & (share < 1), "none": share == 0}
+def _all_some_none(name: str, share: NDArray[np.float64]) -> Groups:
+    return {f"{name}: all": share == 1, f"{name}: some": (share > 0) & (share < 1), f"{name}: none": share == 0}
 
 
-def _bin(values: NDArray) -> dict[str, NDArray[np.bool_]]:
+def _bin(name: str, values: NDArray) -> Groups:
     """Return groups of about equal size, of consecutive values; equal values are in one group."""
     if not len(values):
         return {}
@@ -129,5 +106,5 @@ def _bin(values: NDArray) -> dict[str, NDArray[np.bool_]]:
         members = place == group
         low, high = values[members].min(), values[members].max()
         # Whole numbers and halves, with all of their digits: groups are told apart by their names.
-        found[f"{low:,.15g}" if low == high else f"{low:,.15g} to {high:,.15g}"] = members
+        found[f"{name}: {low:,.15g}" if low == high else f"{name}: {low:,.15g} to {high:,.15g}"] = members
     return found

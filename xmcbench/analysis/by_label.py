@@ -6,24 +6,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xmcbench.analysis.explain import load_texts
 from xmcbench.analysis.rankings import load_filtered, load_stored
 from xmcbench.errors import UsageError
+from xmcbench.metrics import TruePairs
 from xmcbench.metrics.protocol import DEPTH
 from xmcbench.output.escaping import csv_file
 from xmcbench.output.layout import format_table, shorten
 from xmcbench.output.quantities import format_count
+from xmcbench.records.selection import Selected
 from xmcbench.storage.atomic import write_text
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from xmcbench.metrics import TruePairs
-    from xmcbench.records.selection import Selected
 
 #: Labels, and confusions, shown in a terminal.
 _SHOWN = 15
@@ -84,14 +81,10 @@ class ByLabel:
         """Return everything as JSON values."""
         return asdict(self)
 
-    def as_csv(self) -> str:
-        """Return a line per label; text is escaped for spreadsheets."""
-        heads = tuple(LabelFigures.__dataclass_fields__)
-        return csv_file([heads, *(tuple(asdict(label).values()) for label in self.labels)])
-
     def write_csv(self, path: Path) -> None:
-        """Write a line per label. Raises StorageError."""
-        write_text(path, self.as_csv())
+        """Write a line per label; text is escaped for spreadsheets. Raises StorageError."""
+        heads = tuple(LabelFigures.__dataclass_fields__)
+        write_text(path, csv_file([heads, *(tuple(asdict(label).values()) for label in self.labels)]))
 
     def __str__(self) -> str:
         """The labels that lose most true pairs, and the most frequent confusions."""
@@ -141,19 +134,17 @@ def explain_by_label(row: Selected, filter_name: str | None = None, k: int = 5, 
     size, pairs = len(truth.frequency), truth.pairs
     hit = (ranks.by_filter[chosen] > 0) & (ranks.by_filter[chosen] <= k)
     support, found = np.bincount(pairs.labels, minlength=size), np.bincount(pairs.labels[hit], minlength=size)
-    recall = found / np.maximum(support, 1)
-    predicted = precision = f1 = None
+    columns: dict[str, NDArray[Any]] = {"support": support, "found": found, "recall": found / np.maximum(support, 1)}
     counted: dict[tuple[int, int], int] = {}
     if data is None or load_stored(record, store) is None:
         notes.append("Without precision and confusions: they need the dataset and stored predictions (run --force).")
     else:
         indices = load_filtered(record, store, data, chosen).indices
         first = indices[:, :k]
-        # Rows without a true label are not scored.
-        scored = np.bincount(pairs.rows, minlength=pairs.instances) > 0
+        scored = pairs.lengths > 0  # rows without a true label are not scored
         predicted = np.bincount(first[scored][first[scored] >= 0], minlength=size)
-        precision = found / np.maximum(predicted, 1)
         f1 = 2 * found / np.maximum(support + predicted, 1)
+        columns |= {"predicted": predicted, "precision": found / np.maximum(predicted, 1), "f1": f1}
         counted = count_confusions(pairs, indices[:, 0])
     texts = list(data.labels.titles) if data else [f"label {label}" for label in range(size)]
     uids = list(data.labels.uids) if data else [str(label) for label in range(size)]
@@ -161,19 +152,16 @@ def explain_by_label(row: Selected, filter_name: str | None = None, k: int = 5, 
     for (true, other), number in counted.items():  # the most frequent ones come first
         worst.setdefault(true, (other, number))
     labels = []
-    for label in np.flatnonzero(support if predicted is None else support + predicted).tolist():
-        other, number = worst.get(label, (-1, 0))
-        with_predictions = (
-            (int(predicted[label]), float(precision[label]), float(f1[label]), texts[other] if number else "", number)
-            if predicted is not None and precision is not None and f1 is not None
-            else ()
+    for label in np.flatnonzero(support + columns.get("predicted", 0)).tolist():
+        figures = {name: values[label].item() for name, values in columns.items()}
+        other, number = worst.get(label, (label, 0))
+        confused_with = texts[other] if number else ""
+        labels.append(
+            LabelFigures(label, uids[label], texts[label], **figures, confused_with=confused_with, confused=number)
         )
-        figures = int(support[label]), int(found[label]), float(recall[label])
-        labels.append(LabelFigures(label, uids[label], texts[label], *figures, *with_predictions))
-    true_ones = support > 0
     macro = {
-        name: None if values is None else float(values[true_ones].mean())
-        for name, values in (("P", precision), ("R", recall), ("F1", f1))
+        name: float(columns[column][support > 0].mean()) if column in columns else None
+        for name, column in (("P", "precision"), ("R", "recall"), ("F1", "f1"))
     }
     confusions = tuple(Confusion(texts[true], texts[other], number) for (true, other), number in counted.items())
     cell = record.cell

@@ -19,8 +19,6 @@ from xmcbench.storage.reading import read_text
 
 #: The file with the entries of what comes with xmcbench, and beside a plug-in with those of its methods.
 REFERENCES = "references.bib"
-#: The keyword of xmcbench itself.
-_ITSELF = "xmcbench"
 
 _KEY = re.compile(r"@\w+\s*\{\s*([^\s,{}]+)\s*,")
 _KEYWORDS = re.compile(r"^[ \t]*keywords\s*=\s*\{([^{}]*)\},?[ \t]*\n", re.MULTILINE)
@@ -70,14 +68,13 @@ def cite(names: Iterable[str], plugins: Iterable[Path] = ()) -> Citations:
     plugins: files with methods; ``references.bib`` beside one counts too. A dataset without an entry, and a source that
     it is derived from, is cited by its card. Raises DataError for a file of references that cannot be read.
     """
-    wanted = dict.fromkeys([_ITSELF, *names])
     known = [entry for path in _find_files(plugins) for entry in read_references(path)]
     datasets = {listing.slug: listing for listing in known_datasets()}
     found: dict[str, Reference] = {}
     missing = []
-    for name in wanted:
-        cited = [entry for entry in known if _origin(name, datasets) in entry.names]
-        cited = cited or _by_card(datasets.get(_origin(name, datasets)))
+    for name in dict.fromkeys(["xmcbench", *names]):
+        origin = _origin(name, datasets)
+        cited = [entry for entry in known if origin in entry.names] or _by_card(datasets.get(origin))
         for entry in cited:
             before = found[entry.key].names if entry.key in found else frozenset()
             found[entry.key] = Reference(entry.key, entry.bibtex, before | {name})
@@ -90,8 +87,12 @@ def list_used(records: Iterable[Record], registry: Registry) -> list[str]:
     """Return the methods of records, with those that they run inside, and the datasets, both by name."""
     methods, datasets = set[str](), set[str]()
     for record in records:
-        methods.update(_list_methods(record, registry))
-        datasets.add(slug_of(record.cell.dataset))
+        cell = record.cell
+        datasets.add(slug_of(cell.dataset))
+        try:
+            methods.update(entry.name for entry in registry.resolve(cell.method, cell.parameters).entries)
+        except XmcbenchError:  # a method that is not here, or that has other parameters by now, names no parts
+            methods.add(cell.method)
     return [*sorted(methods), *sorted(datasets)]
 
 
@@ -104,13 +105,6 @@ def check_names(names: Iterable[str], registry: Registry) -> list[str]:
         if name not in methods and name not in datasets:
             raise UnknownName("method or dataset", name, {*methods, *datasets.values()})
     return [name if name in methods else datasets[name] for name in names]
-
-
-def _list_methods(record: Record, registry: Registry) -> list[str]:
-    try:
-        return [entry.name for entry in registry.resolve(record.cell.method, record.cell.parameters).entries]
-    except XmcbenchError:  # a method that is not here, or that has other parameters by now, names no parts
-        return [record.cell.method]
 
 
 def _find_files(plugins: Iterable[Path]) -> list[Path]:

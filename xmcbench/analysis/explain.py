@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xmcbench.analysis import attributes
 from xmcbench.analysis.explanation import Explanation, Moved, TrueLabel
 from xmcbench.analysis.rankings import first_labels
 from xmcbench.comparison import Comparison
+from xmcbench.data import Dataset
+from xmcbench.data.catalog import load_dataset, locate
 from xmcbench.errors import UnknownName, UsageError
 from xmcbench.metrics import METRICS
 from xmcbench.metrics.slices import contrasts
+from xmcbench.records import Truth
+from xmcbench.records.selection import Selected
 from xmcbench.runner.scoring import evaluations
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from xmcbench.data import Dataset
-    from xmcbench.records import Truth
-    from xmcbench.records.selection import Selected
 
 
 def explain(comparison: Comparison, metric: str = "P@1", instances: int = 5, dataset: str | None = None) -> Explanation:
@@ -49,15 +45,37 @@ def explain(comparison: Comparison, metric: str = "P@1", instances: int = 5, dat
     # Of each scored instance, mean over the runs, float64 [scored]; their mean is the row's value.
     values = [np.asarray(np.mean([run.contributions(metric) for run in runs], axis=0)) for runs in scores]
     differences = values[0] - values[1]
-    groups = attributes.of_labels(truth, seen)
+    slices = attributes.of_labels(truth, seen)
     if data:
-        groups += attributes.of_texts(truth, data.test, data.labels, common)
-    slices = {name: members for attribute in groups for name, members in attribute.slices().items()}
-    ranks = [_load_ranks(row, comparison.filter) for row in rows]
-    scored = attributes.find_scored(truth.pairs)
+        slices |= attributes.of_texts(truth, data.test, data.labels, common)
+    # Of every true pair in each run, uint8 [runs, pairs].
+    ranks = [
+        np.stack([row.store.ranks(record, truth).by_filter[comparison.filter] for record in row.records])
+        for row in rows
+    ]
+    scored = np.flatnonzero(truth.pairs.lengths)
     # Equal differences are ordered by how far the true labels moved.
     gains = [np.bincount(truth.pairs.rows, _gain(of_row), truth.pairs.instances)[scored] for of_row in ranks]
-    describe = _Describer(comparison, truth, data, common, ranks, values, seen)
+
+    def describe(row: int, place: int) -> Moved:
+        """Describe the instance in a row of the test set, by its place among those that are scored."""
+        start, end = np.searchsorted(truth.pairs.rows, [row, row + 1])
+        text, uid = (data.test[row], data.test.uids[row]) if data else ("", str(row))
+        labels = []
+        for pair in range(start, end):
+            label = int(truth.pairs.labels[pair])
+            title = data.labels.titles[label] if data else ""
+            known = all(bool(of_run[label]) for of_run in seen) if seen else None
+            first, second = (tuple(of_row[:, pair].tolist()) for of_row in ranks)
+            shared = attributes.shared_words(text, title, common) if data else None
+            labels.append(TrueLabel(label, title, int(truth.frequency[label]), known, first, second, shared))
+        one, other = (
+            first_labels(selected.records[0], selected.store, data, row, comparison.filter) if data else None
+            for selected in rows
+        )
+        first_value, second_value = (float(of_row[place]) for of_row in values)
+        return Moved(row, uid, text, first_value, second_value, tuple(labels), (one, other))
+
     moved = []
     for sign in (-1, 1):
         order = np.lexsort((scored, sign * (gains[0] - gains[1]), sign * differences))
@@ -67,44 +85,8 @@ def explain(comparison: Comparison, metric: str = "P@1", instances: int = 5, dat
     return Explanation(comparison, metric, found, moved[0], moved[1], note)
 
 
-@dataclass(frozen=True, eq=False)
-class _Describer:
-    """Describes instances, from everything that is known of the two rows."""
-
-    comparison: Comparison
-    truth: Truth
-    dataset: Dataset | None
-    common: frozenset[str]
-    ranks: Sequence[NDArray[np.uint8]]
-    values: Sequence[NDArray[np.float64]]
-    seen: Sequence[NDArray[np.bool_]]
-
-    def __call__(self, row: int, place: int) -> Moved:
-        """Describe the instance in a row of the test set, by its place among those that are scored."""
-        pairs, data = self.truth.pairs, self.dataset
-        start, end = np.searchsorted(pairs.rows, [row, row + 1])
-        text, uid = (data.test[row], data.test.uids[row]) if data else ("", str(row))
-        labels = []
-        for pair in range(start, end):
-            label = int(pairs.labels[pair])
-            title = data.labels.titles[label] if data else ""
-            known = all(bool(of_run[label]) for of_run in self.seen) if self.seen else None
-            # The rank of the pair in each run.
-            first, second = (tuple(of_row[:, pair].tolist()) for of_row in self.ranks)
-            shared = attributes.shared_words(text, title, self.common) if data else None
-            labels.append(TrueLabel(label, title, int(self.truth.frequency[label]), known, first, second, shared))
-        one, other = (
-            first_labels(selected.records[0], selected.store, data, row, self.comparison.filter) if data else None
-            for selected in (self.comparison.first, self.comparison.second)
-        )
-        first_value, second_value = (float(of_row[place]) for of_row in self.values)
-        return Moved(row, uid, text, first_value, second_value, tuple(labels), (one, other))
-
-
 def load_texts(row: Selected, given: str | None) -> tuple[Dataset | None, str]:
     """Load the dataset of a row in the version of its records; None and the reason where it is not on this machine."""
-    from xmcbench.data.catalog import load_dataset, locate
-
     cell = row.records[0].cell
     try:
         problem = locate(given or cell.dataset).problem
@@ -116,12 +98,6 @@ def load_texts(row: Selected, given: str | None) -> tuple[Dataset | None, str]:
     if dataset.digest != cell.dataset_sha256:
         return None, f"Without texts: {dataset.name} on this machine is another version than that of the records."
     return dataset, ""
-
-
-def _load_ranks(row: Selected, filter_name: str) -> NDArray[np.uint8]:
-    """Load the rank of every true pair in each run, uint8 [runs, pairs]."""
-    truth = row.store.truth(row.records[0])
-    return np.stack([row.store.ranks(record, truth).by_filter[filter_name] for record in row.records])
 
 
 def _find_seen(rows: Sequence[Selected], truth: Truth) -> list[NDArray[np.bool_]]:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from xmcbench.comparison import LEVEL, Comparison, describe_row
+from xmcbench.comparison import Comparison, describe_row
 from xmcbench.metrics import protocol
+from xmcbench.metrics.flips import LEVEL
 from xmcbench.metrics.slices import LEAST_ROWS, Contrast
 from xmcbench.output.layout import format_table, shorten
 from xmcbench.output.quantities import format_count

@@ -145,10 +145,7 @@ def _log(client: MlflowClient, experiment: str, record: Record, runs: str, stale
     parameters = {name: line[name] for name in _PARAMETERS if line[name] is not None}
     parameters |= {f"{record.cell.method}.{name}": value for name, value in record.cell.parameters.items()}
     numbers = {name: value for name, value in line.items() if type(value) in (int, float) and name not in parameters}
-    shown = {
-        name: escaping.visible(str(value))[:_LONGEST]
-        for name, value in {**tags, "mlflow.note.content": record.name}.items()
-    }
+    shown = {name: _shorten(value) for name, value in {**tags, "mlflow.note.content": record.name}.items()}
     run = client.create_run(experiment, start, shown, f"{escaping.visible(record.name)}, seed {record.cell.seed}")
     client.log_batch(
         run.info.run_id,

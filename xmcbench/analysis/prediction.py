@@ -4,31 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from xmcbench.analysis import rankings
-from xmcbench.data import load_dataset
+from xmcbench.data import Dataset, load_dataset
 from xmcbench.data.catalog import default_dataset
 from xmcbench.errors import NoResult, UnknownName, UsageError
 from xmcbench.metrics import label_frequency
 from xmcbench.output.layout import format_table
+from xmcbench.plugins.registry import Registry
 from xmcbench.records.record import Cell, Record
 from xmcbench.records.selection import Conditions, choose_row
 from xmcbench.records.staleness import HINT, Staleness
 from xmcbench.records.store import Store
-from xmcbench.runner.plan import plan, plan_again
+from xmcbench.runner.plan import PlannedCell, plan, plan_again
 from xmcbench.runner.predict_texts import predict_texts
 from xmcbench.runner.rows import Request
 from xmcbench.runner.target import Target
 from xmcbench.setting import Setting
 from xmcbench.texts import Texts
-
-if TYPE_CHECKING:
-    from xmcbench.data import Dataset
-    from xmcbench.plugins.registry import Registry
-    from xmcbench.runner.plan import PlannedCell
 
 
 @dataclass(frozen=True)
@@ -90,8 +86,8 @@ def show_instance(
     store: Store,
     conditions: Conditions,
     filter_name: str | None,
-    k: int = 10,
-    staleness: Staleness | None = None,
+    k: int,
+    staleness: Staleness,
 ) -> Shown:
     """Show the predictions of a stored run for the test instance with this uid.
 
@@ -100,6 +96,8 @@ def show_instance(
 
     Raises UsageError for a row or an instance that is not there, and for a dataset of another version.
     """
+    import pyarrow.compute as pc
+
     _check_k(k)
     chosen = choose_row(store, word, conditions, unscored=True)
     record = chosen.records[0]
@@ -108,7 +106,9 @@ def show_instance(
         raise UsageError(
             f"{data.name} on this machine is a different version from the record's", "fetch that one, or run again"
         )
-    row = _find_row(uid, data)
+    row = int(pc.index(data.test.uids.to_arrow(), uid).as_py())
+    if row < 0:
+        raise UsageError(f"{data.name} has no test instance {uid!r}", f"for example {data.test.uids[0]!r}")
     name = filter_name or record.protocol.filter
     rank_of = _true_ranks(record, chosen.store, row, name) if record.ok else {}
     predictions = rankings.load_stored(record, chosen.store)
@@ -132,7 +132,7 @@ def show_instance(
     return _show(record.name, record.cell, data, name, data.test.uids[row], data.test[row], lines, notes)
 
 
-def show_text(word: str, text: str, *, place: Target, registry: Registry, conditions: Conditions, k: int = 10) -> Shown:
+def show_text(word: str, text: str, *, place: Target, registry: Registry, conditions: Conditions, k: int) -> Shown:
     """Show the predictions of a method for any text: a title, or title, TAB and content.
 
     word: a row of the runs folder, which is trained again with its parameters and seed; or NAME or NAME:PRESET of a
@@ -181,11 +181,9 @@ def _true_ranks(record: Record, store: Store, row: int, filter_name: str) -> dic
     return dict(zip(truth.pairs.labels[start:end].tolist(), ranks[filter_name][start:end].tolist(), strict=True))
 
 
-def _notes(record: Record, staleness: Staleness | None) -> list[str]:
+def _notes(record: Record, staleness: Staleness) -> list[str]:
     """Return warnings for a reader of the result."""
     found = [] if record.ok else [f"no label is marked as true: {record.reason}"]
-    if staleness is None:
-        return found
     if staleness.find_missing_methods(record):
         found.append(f"whether this result is stale is not known ({HINT})")
     return [*found, *filter(None, [staleness.problem(record)])]
@@ -203,15 +201,6 @@ def _plan(word: str, store: Store, registry: Registry, conditions: Conditions) -
         request = Request(dataset or default_dataset(), setting, (word,), None, {}, seeds)
         return plan([request], registry, store).cells[0]
     return plan_again(record, dataset or record.cell.dataset, registry, store, gained=True).cells[0]
-
-
-def _find_row(uid: str, data: Dataset) -> int:
-    import pyarrow.compute as pc
-
-    row = int(pc.index(data.test.uids.to_arrow(), uid).as_py())
-    if row < 0:
-        raise UsageError(f"{data.name} has no test instance {uid!r}", f"for example {data.test.uids[0]!r}")
-    return row
 
 
 def _check_k(k: int) -> None:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xmcbench.data import Dataset
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.metrics.ranks import remove_filtered
+from xmcbench.records import Record, Store
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.topk import TopK
-
-if TYPE_CHECKING:
-    from xmcbench.data import Dataset
-    from xmcbench.records import Record, Store
-
 
 #: How many labels the first ones of a ranking are.
 FIRST = 5
@@ -33,17 +29,15 @@ def load_stored(record: Record, store: Store) -> TopK | None:
     return _read(path, record.predictions.sha256)
 
 
-def first_labels(
-    record: Record, store: Store, dataset: Dataset, row: int, filter_name: str, k: int = FIRST
-) -> tuple[str, ...] | None:
-    """Return the texts of the first k labels that a record predicts for a test row, under a filter.
+def first_labels(record: Record, store: Store, dataset: Dataset, row: int, filter_name: str) -> tuple[str, ...] | None:
+    """Return the texts of the first labels that a record predicts for a test row, under a filter.
 
     None without predictions. Raises what ``load_stored`` raises.
     """
     predictions = load_stored(record, store)
     if predictions is None:
         return None
-    labels, _ = rank_labels(predictions, dataset, row, filter_name, k)
+    labels, _ = rank_labels(predictions, dataset, row, filter_name, FIRST)
     return tuple(dataset.labels.titles[label] for label in labels.tolist())
 
 

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, variance
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xmcbench.errors import MethodError, UsageError
 from xmcbench.metrics import paired
+from xmcbench.metrics.flips import LEVEL
 from xmcbench.metrics.paired import holm
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Store
 from xmcbench.records.selection import Conditions, choose_row
 from xmcbench.runner.canaries.confirmation import LARGEST_CHANGE
@@ -20,11 +22,6 @@ from xmcbench.runner.plan import plan_again
 from xmcbench.runner.scoring import evaluations
 from xmcbench.runner.target import Target
 
-if TYPE_CHECKING:
-    from xmcbench.plugins.registry import Registry
-
-#: A difference on another class of machine is significant if its p-value, after Holm's correction, is below this.
-LEVEL = 0.05
 #: The fewest recorded seeds that a run is tested against. Two would agree with almost any figure.
 FEWEST_SEEDS = 3
 #: Fractions that differ by no more than this are equal: they differ by rounding.
@@ -147,8 +144,11 @@ def compare_records(before: Record, store: Store, after: Record, fresh: Store) -
     name, constants = before.protocol.filter, after.protocol.propensity
     old, new = _values(before, store, name, constants), after.metrics[name].values
     changes = {metric: new[metric] - old[metric] for metric in new if metric in old}
-    machines = [record.environment.hardware.kind for record in (before, after)]
-    same = machines[0] == machines[1] and _has_gpu(before) == _has_gpu(after)
+    # The class of machine, and whether the cell computed on its CPU.
+    one, other = (
+        (record.environment.hardware.kind, record.measured.peak_gpu_memory_bytes is None) for record in (before, after)
+    )
+    same = one == other
     recorded = [] if before.method.deterministic else _seeds(before, store)
     if not same and len(recorded) >= FEWEST_SEEDS:
         values = [_values(seed, store, name, constants) for seed in recorded]
@@ -208,8 +208,3 @@ def _seeds(record: Record, store: Store) -> list[Record]:
         return cell.dataset_sha256, cell.setting, cell.method, cell.parameters, of.method.source_sha256
 
     return [other for other in store.records() if other.ok and row(other) == row(record)]
-
-
-def _has_gpu(record: Record) -> bool:
-    """Return whether a cell computed on a GPU."""
-    return record.measured.peak_gpu_memory_bytes is not None

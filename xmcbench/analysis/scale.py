@@ -21,6 +21,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from xmcbench.data.catalog import locate
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import duration
 from xmcbench.records import Record
@@ -94,14 +95,11 @@ class Rates:
     def __init__(self, records: Iterable[Record]) -> None:
         finished = [record for record in records if record.finished]
         cuts = _find_cuts(finished)
-        self._of_encoders: list[_Rate] = []
-        self._of_others: dict[str, list[_Rate]] = {}
+        #: By whether the work is that of an encoder.
+        self._rates: dict[bool, list[_Rate]] = {False: [], True: []}
         for record in finished:
-            found = [*_list_rates(record, partial(_mean_length, cuts, record.cell.dataset))]
-            if _is_encoder(record.values):
-                self._of_encoders += found
-            else:
-                self._of_others.setdefault(record.cell.method, []).extend(found)
+            rates = _list_rates(record, partial(_mean_length, cuts, record.cell.dataset))
+            self._rates[_is_encoder(record.values)].extend(rates)
 
     def forecast(self, row: Row, setting: Setting, counts: Mapping[str, int]) -> dict[Device, Forecast]:
         """Return the cost of a cell by device, for those that records tell.
@@ -110,25 +108,19 @@ class Rates:
         """
         # The parts of a method are cells of their own, which it may find done or not.
         wanted = {} if "uses" in row.method.defines else _work(row.values, row.variant, setting, counts) or {}
-        usable = self._of_encoders if _is_encoder(row.values) else self._list_alike(row)
-        found: dict[Device, Forecast] = {}
-        for device in DEVICES:
-            rates: dict[str, list[_Rate]] = {}
-            for rate in usable:
-                # A fit is of other work with pairs and without.
-                if _device(rate.record) == device and (
-                    rate.phase != "fit" or (rate.record.cell.setting.kind == "ez") == (setting.kind == "ez")
-                ):
-                    rates.setdefault(rate.phase, []).append(rate)
-            if cost := _sum(wanted, row, rates):
-                found[device] = cost
-        return found
-
-    def _list_alike(self, row: Row) -> list[_Rate]:
-        """Return the rates of records of a method with equal parameters."""
         defaults = row.method.resolve(row.entry.name, {})  # a parameter that was added later is not in the record
-        known = self._of_others.get(row.entry.name, ())
-        return [rate for rate in known if {**defaults, **rate.record.values} == row.values]
+        by_device: dict[Device, dict[str, list[_Rate]]] = {device: {} for device in DEVICES}
+        is_encoder = _is_encoder(row.values)
+        for rate in self._rates[is_encoder]:
+            record = rate.record
+            is_alike = is_encoder or (
+                record.cell.method == row.entry.name and {**defaults, **record.values} == row.values
+            )
+            # A fit is of other work with pairs and without.
+            if is_alike and (rate.phase != "fit" or (record.cell.setting.kind == "ez") == (setting.kind == "ez")):
+                by_device[_device(record)].setdefault(rate.phase, []).append(rate)
+        costs = {device: _sum(wanted, row, rates) for device, rates in by_device.items()}
+        return {device: cost for device, cost in costs.items() if cost}
 
 
 def _sum(wanted: _Work, row: Row, rates: Mapping[str, Sequence[_Rate]]) -> Forecast | None:
@@ -176,17 +168,12 @@ def _mean_length(cuts: _Cuts, dataset: str, side: str, length: int) -> float:
     return sum((after - at) * (share + later) / 2 for (at, share), (after, later) in pairwise(points)) or length
 
 
-def _full_length(side: str, length: int) -> float:
-    """Return the most tokens of a text."""
-    return length
-
-
 def _work(
     values: Mapping[str, object],
     variant: str,
     setting: Setting,
     counts: Mapping[str, int],
-    mean_length: Callable[[str, int], float] = _full_length,
+    mean_length: Callable[[str, int], float] = lambda side, length: length,
 ) -> _Work | None:
     """Return the work of each phase, of an encoder in multiplications, else in texts; None where it is not known."""
     train, test, labels = (float(counts[name]) for name in ("train", "test", "labels"))
@@ -245,8 +232,6 @@ def find_counts(requests: Iterable[Request]) -> dict[str, dict[str, int]]:
 
     Raises DataError for one that is not here and whose card has no counts, and what ``locate`` raises.
     """
-    from xmcbench.data.catalog import locate
-
     listings = {request.dataset: locate(request.dataset) for request in requests}
     if not any(listing.problem for listing in listings.values()):
         return {}

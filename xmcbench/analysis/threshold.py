@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xmcbench.analysis.explain import load_texts
 from xmcbench.analysis.rankings import load_filtered
 from xmcbench.errors import UsageError
+from xmcbench.metrics import TruePairs
 from xmcbench.output.layout import format_table
 from xmcbench.output.quantities import format_count
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from xmcbench.metrics import TruePairs
-    from xmcbench.records.selection import Selected
-    from xmcbench.topk import TopK
-
-_FIGURES = ("P", "R", "F1")
+from xmcbench.records.selection import Selected
+from xmcbench.topk import TopK
 
 
 @dataclass(frozen=True)
@@ -34,8 +29,8 @@ class AtThreshold:
     dataset: str
     instances: int
     predictions: int
-    micro: tuple[float, float, float]
-    macro: tuple[float, float, float]
+    micro: tuple[float, ...]
+    macro: tuple[float, ...]
 
     @classmethod
     def of(cls, dataset: str, predictions: TopK, pairs: TruePairs, threshold: float) -> AtThreshold:
@@ -46,10 +41,9 @@ class AtThreshold:
         found = np.bincount(labels[kept & hits], minlength=size)
         true = np.bincount(pairs.labels, minlength=size)
         micro = _figures(found.sum(), predicted.sum(), true.sum())
-        by_label = _figures(found[true > 0], predicted[true > 0], true[true > 0])
-        macro = (float(by_label[0].mean()), float(by_label[1].mean()), float(by_label[2].mean()))
-        instances = len(np.unique(pairs.rows))
-        return cls(dataset, instances, int(kept.sum()), (float(micro[0]), float(micro[1]), float(micro[2])), macro)
+        macro = _figures(found[true > 0], predicted[true > 0], true[true > 0]).mean(axis=1)
+        instances = np.count_nonzero(pairs.lengths)
+        return cls(dataset, instances, int(kept.sum()), tuple(micro.tolist()), tuple(macro.tolist()))
 
 
 @dataclass(frozen=True)
@@ -75,18 +69,15 @@ class Thresholded:
             f"Threshold {self.threshold:.4g}, which has the highest micro F1 on {self.chosen_on.dataset} "
             f"({format_count(self.chosen_on.instances, 'instance')}). Percent."
         )
-        heads = [
-            "dataset",
-            "labels per instance",
-            *(f"{kind} {name}" for kind in ("micro", "macro") for name in _FIGURES),
-        ]
+        figures = [f"{kind} {name}" for kind in ("micro", "macro") for name in ("P", "R", "F1")]
+        heads = ["dataset", "labels per instance", *figures]
         lines = [
             [
-                figures.dataset,
-                f"{figures.predictions / max(figures.instances, 1):.2f}",
-                *(f"{100 * value:.2f}" for value in (*figures.micro, *figures.macro)),
+                found.dataset,
+                f"{found.predictions / max(found.instances, 1):.2f}",
+                *(f"{100 * value:.2f}" for value in (*found.micro, *found.macro)),
             ]
-            for figures in (self.chosen_on, self.tested_on)
+            for found in (self.chosen_on, self.tested_on)
         ]
         return f"{head}\n{about}\n\n{format_table(lines, heads, ('left', *('right' for _ in heads[1:])))}"
 
@@ -141,21 +132,22 @@ def _load(row: Selected, place: str | None, filter_name: str | None) -> tuple[To
     record = row.records[0]
     data, note = load_texts(row, place)
     if data is None:
-        raise UsageError(note or f"{record.cell.dataset} is not here", "give its place with --dataset")
+        raise UsageError(note, "give its place with --dataset")
     predictions = load_filtered(record, row.store, data, filter_name or record.protocol.filter)
     return predictions, row.store.truth(record).pairs
 
 
 def _flatten(predictions: TopK, pairs: TruePairs) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
     """Return label, score and truth of each prediction of an instance with a true label."""
-    has_true = np.bincount(pairs.rows, minlength=pairs.instances) > 0
-    there = (predictions.indices >= 0) & has_true[:, None]
+    there = (predictions.indices >= 0) & (pairs.lengths > 0)[:, None]
     rows, labels = np.nonzero(there)[0], predictions.indices[there].astype(np.int64)
     width = int(max(labels.max(initial=0), pairs.labels.max(initial=0))) + 1
     true = pairs.rows.astype(np.int64) * width + pairs.labels
     return labels, predictions.scores[there], np.isin(rows * width + labels, true)
 
 
-def _figures(found: Any, predicted: Any, true: Any) -> tuple[Any, Any, Any]:
-    """Return precision, recall and F1; numbers or arrays."""
-    return found / np.maximum(predicted, 1), found / np.maximum(true, 1), 2 * found / np.maximum(predicted + true, 1)
+def _figures(found: NDArray[Any], predicted: NDArray[Any], true: NDArray[Any]) -> NDArray[np.float64]:
+    """Return precision, recall and F1, one after the other."""
+    return np.stack(
+        [found / np.maximum(predicted, 1), found / np.maximum(true, 1), 2 * found / np.maximum(predicted + true, 1)]
+    )

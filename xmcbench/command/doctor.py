@@ -84,14 +84,13 @@ def _format(fact: object) -> str:
 
 def _find_damage(cache: Path, runs: Path) -> list[str]:
     from xmcbench.records import Store
-    from xmcbench.records.examination import find_damage
     from xmcbench.storage.artifact_store import examine, list_stores
     from xmcbench.storage.locations import cluster_cache
 
     examined = chain.from_iterable(map(examine, (cache, *list_stores(cluster_cache()))))
     kept = [(folder, problem) for folder, problem in examined if problem]
     found = [f"{folder}: {problem}; it will be regenerated when needed" for folder, problem in kept]
-    return found + (list(find_damage(Store(runs))) if runs.is_dir() else [])
+    return found + (list(Store(runs).find_damage()) if runs.is_dir() else [])
 
 
 def _nearest(folder: Path) -> Path:

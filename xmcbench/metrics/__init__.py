@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from xmcbench.metrics import invariants
 from xmcbench.metrics.bootstrap import Interval
-from xmcbench.metrics.evaluation import Evaluation, Scores, evaluate, evaluate_ranks
+from xmcbench.metrics.evaluation import Evaluation, Scores, evaluate
 from xmcbench.metrics.labels import inverse_propensity, inverse_propensity_of, label_frequency, label_groups
 from xmcbench.metrics.paired import Difference, compare, holm
 from xmcbench.metrics.protocol import DEPTH, METRICS, VERSION, Metric
@@ -32,7 +32,6 @@ __all__ = [
     "TruePairs",
     "compare",
     "evaluate",
-    "evaluate_ranks",
     "half_width",
     "holm",
     "invariants",

@@ -28,22 +28,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xmcbench.errors import PluginError, UnknownName, UsageError
 from xmcbench.metrics.evaluation import Evaluation
 from xmcbench.metrics.protocol import DEPTH, METRICS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from xmcbench.metrics.ranks import TruePairs
+from xmcbench.metrics.ranks import TruePairs
 
 #: The entry-point group of metrics.
 GROUP = "xmcbench.metrics"
@@ -70,8 +66,8 @@ class _Ranking:
 
     def per_row(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum values of the pairs, float64 [P], over each row with a true label."""
-        labeled = np.bincount(self.pairs.rows, minlength=self.pairs.instances) > 0
-        return np.asarray(np.bincount(self.pairs.rows, values, self.pairs.instances)[labeled], np.float64)
+        sums = np.bincount(self.pairs.rows, values, self.pairs.instances)
+        return np.asarray(sums[self.pairs.lengths > 0], np.float64)
 
     def per_label(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum values of the pairs, float64 [P], over each label with a true pair."""
@@ -91,8 +87,7 @@ class _Ranking:
 
 
 def _r_precision(found: _Ranking) -> float:
-    lengths = np.bincount(found.pairs.rows, minlength=found.pairs.instances)
-    return float((found.per_row(found.hits(lengths[found.pairs.rows])) / found.true).mean())
+    return float((found.per_row(found.hits(found.pairs.lengths[found.pairs.rows])) / found.true).mean())
 
 
 def _reciprocal_rank(found: _Ranking) -> float:
@@ -182,14 +177,11 @@ def _value(name: str, found: _Ranking, is_weighted: bool) -> float | None:
 
 
 def _plugins() -> dict[str, Callable[[NDArray[np.integer], TruePairs], float]]:
-    return dict(_load_plugins())
-
-
-def _load_plugins() -> Iterator[tuple[str, Callable[[NDArray[np.integer], TruePairs], float]]]:
+    found = {}
     for point in entry_points(group=GROUP):
         try:
-            yield point.name, point.load()
+            found[point.name] = point.load()
         except Exception as error:
-            raise PluginError(
-                f"the metric {point.name} cannot be imported: {error}", "uninstall its package"
-            ) from error
+            said = f"the metric {point.name} cannot be imported: {error}"
+            raise PluginError(said, "uninstall its package") from error
+    return found

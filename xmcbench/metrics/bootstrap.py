@@ -15,12 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 #: Samples drawn.
 SAMPLES = 1_000

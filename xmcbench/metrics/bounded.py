@@ -14,14 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xmcbench.metrics.flips import LEVEL, Verdict
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: Of fewer rows differences are compared by their bounds. Flips are wrong there; of more, they are more powerful.
 FEW_ROWS = 200

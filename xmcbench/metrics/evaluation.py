@@ -68,32 +68,19 @@ def evaluate(
     """
     _check_labels(predictions.indices, truth, removed, inverse_propensity)
     pairs = TruePairs.of(truth)
-    return evaluate_ranks(true_ranks(predictions.indices, pairs, removed), pairs, inverse_propensity)
-
-
-def evaluate_ranks(
-    ranks: NDArray[np.uint8], pairs: TruePairs, inverse_propensity: NDArray[np.float64] | None = None
-) -> Scores:
-    """Score predictions by the ranks of the true pairs, uint8 [P] as ``true_ranks`` returns them.
-
-    PSP is left out without ``inverse_propensity`` [L]. Raises DataError when the ranks or the propensities do not fit
-    the pairs.
-    """
-    return Evaluation(pairs, inverse_propensity)(ranks)
+    return Evaluation(pairs, inverse_propensity)(true_ranks(predictions.indices, pairs, removed))
 
 
 class Evaluation:
     """The evaluation of any number of rankings of the same test rows, which share the computations on the true pairs.
 
-    Raises DataError when the propensities do not fit the pairs.
+    PSP is left out without ``inverse_propensity`` [L]. Raises DataError when the propensities do not fit the pairs.
     """
 
     def __init__(self, pairs: TruePairs, inverse_propensity: NDArray[np.float64] | None = None) -> None:
-        _check_propensities(pairs, inverse_propensity)
         self.pairs = pairs
-        true_labels = np.bincount(pairs.rows, minlength=pairs.instances)
-        labeled = np.flatnonzero(true_labels)
-        self._scored, self._true_labels = len(labeled), true_labels[labeled]
+        labeled = np.flatnonzero(pairs.lengths)
+        self._scored, self._true_labels = len(labeled), pairs.lengths[labeled]
         # From here on a row is its place among the rows that are scored.
         place = np.zeros(pairs.instances, np.int64)
         place[labeled] = np.arange(self._scored)
@@ -101,12 +88,13 @@ class Evaluation:
         self._weights: NDArray[np.float64] | None = None
         self._attainable: dict[str, NDArray[np.float64]] = {}
         if inverse_propensity is not None:
+            _check_propensities(pairs, inverse_propensity)
             self._weights = np.asarray(inverse_propensity, np.float64)[pairs.labels]
             best = top_sums(self._rows, self._weights, self._scored, _depths("PSP"))
             self._attainable = {f"PSP@{k}": column for k, column in best.items()}
 
     def __call__(self, ranks: NDArray[np.uint8]) -> Scores:
-        """Score the ranks of the true pairs, uint8 [P]. Raises DataError when they do not fit the pairs."""
+        """Score the ranks of the true pairs, uint8 [P] as of ``true_ranks``. Raises DataError when they do not fit."""
         _check_ranks(ranks, self.pairs)
         hit = np.flatnonzero(ranks)
         hit_rows, hit_ranks = self._rows[hit], ranks[hit].astype(np.int64)
@@ -175,9 +163,7 @@ def _check_ranks(ranks: NDArray[np.uint8], pairs: TruePairs) -> None:
         raise DataError(f"a true pair has rank {ranks.max()}, but only {DEPTH} predictions of a row are scored")
 
 
-def _check_propensities(pairs: TruePairs, inverse_propensity: NDArray[np.float64] | None) -> None:
-    if inverse_propensity is None:
-        return
+def _check_propensities(pairs: TruePairs, inverse_propensity: NDArray[np.float64]) -> None:
     if len(pairs) and pairs.labels.max() >= len(inverse_propensity):
         raise DataError(
             f"there are {len(inverse_propensity)} propensities, but a true pair has label {pairs.labels.max()}"

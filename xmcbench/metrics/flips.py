@@ -9,12 +9,10 @@ other: p < 0.05 exactly where 0 is outside the interval.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 #: Flips drawn, and how many for more than _MANY_ROWS rows.
 FLIPS, FLIPS_OF_MANY_ROWS = 10_000, 2_000

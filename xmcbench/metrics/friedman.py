@@ -8,14 +8,13 @@ Data Sets"). Rank 1 is the best; equal values share the mean of their ranks.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xmcbench.errors import DataError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from xmcbench.metrics.flips import LEVEL
 
 #: Bootstrap samples of the blocks.
 SAMPLES = 10_000
@@ -55,11 +54,11 @@ def friedman(values: NDArray[np.float64]) -> Friedman | None:
     return Friedman(*map(float, friedmanchisquare(*values.T)))
 
 
-def critical_difference(methods: int, blocks: int, level: float = 0.05) -> float:
-    """Return the least significant difference of two average ranks by Nemenyi's test, over all pairs at once."""
+def critical_difference(methods: int, blocks: int) -> float:
+    """Return the least difference of two average ranks that Nemenyi's test over all pairs calls significant."""
     from scipy.stats import studentized_range
 
-    quantile = float(studentized_range.ppf(1 - level, methods, math.inf)) / math.sqrt(2)
+    quantile = float(studentized_range.ppf(1 - LEVEL, methods, math.inf)) / math.sqrt(2)
     return quantile * math.sqrt(methods * (methods + 1) / (6 * blocks))
 
 

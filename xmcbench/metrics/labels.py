@@ -8,7 +8,7 @@ Rows without a true label in the group are left out of its averages.
     ranks = true_ranks(predictions.indices, pairs, removed)
     for group, members in label_groups(label_frequency(training), label_frequency(subset)).items():
         of_group, kept = pairs.restrict(members)
-        scores = evaluate_ranks(ranks[kept], of_group)
+        scores = Evaluation(of_group)(ranks[kept])
 """
 
 from __future__ import annotations
@@ -64,22 +64,17 @@ def inverse_propensity_of(frequency: NDArray[np.int64], instances: int, a: float
 def label_groups(frequency: NDArray[np.int64], known: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:
     """Return the members, bool [L], of each group of labels: seen, unseen; head, middle, tail.
 
+    The last three are labels in falling frequency, ties by the lower id, cut where one and two thirds of the pairs are
+    reached. The label that crosses a line belongs to the group before it. Labels without a pair are in the tail.
+
     ``frequency`` int [L] counts the pairs of every label in the full training matrix, ``known`` int [L] those of the
     subset that the method may see (zeros in the zero-shot setting). Raises DataError when the lengths differ.
     """
     if frequency.shape != known.shape:
         raise DataError(f"{len(frequency)} label frequencies, but {len(known)} in the subset")
-    return {"seen": known > 0, "unseen": known == 0, **_by_frequency(frequency)}
-
-
-def _by_frequency(frequency: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:
-    """Group labels in falling frequency, ties by the lower id, cut where one and two thirds of the pairs are reached.
-
-    The label that crosses a line belongs to the group before it. Labels without a pair are in the tail.
-    """
     order = np.argsort(-frequency, kind="stable")
     before = np.empty(len(frequency), np.int64)
     before[order] = np.cumsum(frequency[order]) - frequency[order]
     head = 3 * before < frequency.sum()
     tail = 3 * before >= 2 * frequency.sum()
-    return {"head": head, "middle": ~head & ~tail, "tail": tail}
+    return {"seen": known > 0, "unseen": known == 0, "head": head, "middle": ~head & ~tail, "tail": tail}

@@ -18,15 +18,13 @@ between rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from xmcbench.errors import DataError
 from xmcbench.metrics import bounded, flips, seeds
-
-if TYPE_CHECKING:
-    from xmcbench.metrics.evaluation import Scores
+from xmcbench.metrics.evaluation import Scores
 
 
 class Difference(NamedTuple):

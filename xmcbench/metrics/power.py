@@ -21,17 +21,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xmcbench.errors import DataError
 from xmcbench.metrics.bounded import FEW_ROWS
 from xmcbench.metrics.flips import LEVEL
 from xmcbench.metrics.seeds import ABOVE, BELOW, MANY_DEGREES, WEIGHTS, BehrensFisher, list_varying, measure
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: The default power.
 POWER = 0.8

@@ -7,7 +7,8 @@ recommended to itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -43,6 +44,11 @@ class TruePairs:
         """Return the non-zero entries of a sparse matrix [N, L], each once."""
         return cls(*pairs_of(matrix), instances=matrix.shape[0])
 
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of true labels of every test row, int64 [N]."""
+        return np.bincount(self.rows, minlength=self.instances)
+
     def restrict(self, members: NDArray[np.bool_]) -> tuple[TruePairs, NDArray[np.bool_]]:
         """Return the pairs whose label is a member (bool [L]), and a mask of these pairs, bool [P].
 
@@ -54,17 +60,6 @@ class TruePairs:
             )
         kept = members[self.labels]
         return TruePairs(self.rows[kept], self.labels[kept], self.instances), kept
-
-
-class Hits(NamedTuple):
-    """Pairs found among the predictions.
-
-    pair: int64 [hits], position of the pair in the lists that were searched, rising.
-    rank: int64 [hits], 0-based rank of its label among the row's predictions.
-    """
-
-    pair: NDArray[np.int64]
-    rank: NDArray[np.int64]
 
 
 def true_ranks(predicted: NDArray[np.int32], pairs: TruePairs, removed: csr_matrix | None = None) -> NDArray[np.uint8]:
@@ -79,23 +74,23 @@ def true_ranks(predicted: NDArray[np.int32], pairs: TruePairs, removed: csr_matr
             f"predictions have the shape {predicted.shape}, the truth has {pairs.instances} rows",
             "predict(raw_X, k) returns one row of labels for each instance",
         )
-    hits = find(predicted, pairs.rows, pairs.labels)
-    rank = hits.rank if removed is None else _move_up(hits, pairs, find_filtered(predicted, removed))
+    hit, rank = find(predicted, pairs.rows, pairs.labels)
+    if removed is not None:
+        rank = _move_up(pairs.rows[hit], rank, *find_filtered(predicted, removed))
     kept = (rank >= 0) & (rank < DEPTH)
     ranks = np.zeros(len(pairs), np.uint8)  # has room for ranks up to 255
-    ranks[hits.pair[kept]] = rank[kept] + 1
+    ranks[hit[kept]] = rank[kept] + 1
     return ranks
 
 
-def _move_up(hits: Hits, pairs: TruePairs, filtered: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return the ranks of hits without the filtered predictions before them; -1 for a filtered one."""
-    row, rank = filtered
-    depth = 1 + max(hits.rank.max(initial=0), rank.max(initial=0))
-    removed = np.sort(row * depth + rank)
-    own = pairs.rows[hits.pair]
-    place = own * depth + hits.rank
-    before = np.searchsorted(removed, place) - np.searchsorted(removed, own * depth)
-    return np.where(np.isin(place, removed), -1, hits.rank - before)
+def _move_up(
+    rows: NDArray[np.int64], ranks: NDArray[np.int64], filtered_rows: NDArray[np.int64], filtered: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the ranks of hits without the filtered predictions before them; -1 for a filtered hit."""
+    depth = 1 + max(ranks.max(initial=0), filtered.max(initial=0))
+    places, removed = rows * depth + ranks, np.sort(filtered_rows * depth + filtered)
+    before = np.searchsorted(removed, places) - np.searchsorted(removed, rows * depth)
+    return np.where(np.isin(places, removed), -1, ranks - before)
 
 
 def find_filtered(predicted: NDArray[np.int32], removed: csr_matrix) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -109,8 +104,8 @@ def find_filtered(predicted: NDArray[np.int32], removed: csr_matrix) -> tuple[ND
             "the filter of the training set where that of the test set is meant?",
         )
     rows, labels = pairs_of(removed)
-    hits = find(predicted, rows, labels)
-    return rows[hits.pair], hits.rank
+    hit, rank = find(predicted, rows, labels)
+    return rows[hit], rank
 
 
 def longest_filter(removed: csr_matrix | None) -> int:
@@ -165,15 +160,18 @@ def pairs_of(matrix: csr_matrix) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return rows, matrix.indices.astype(np.int64)
 
 
-def find(predicted: NDArray[np.int32], rows: NDArray[np.int64], labels: NDArray[np.int64]) -> Hits:
+def find(
+    predicted: NDArray[np.int32], rows: NDArray[np.int64], labels: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Look every pair (row, label) up among the predictions [N, k] of its row.
 
+    Returns, int64 [hits] each, the places of the pairs that are found, rising, and the ranks of their labels from 0.
     There are far fewer pairs than predictions, so pairs x k comparisons are cheaper than sorting N x k predictions.
     """
     k = predicted.shape[1]
     if not k or not len(rows):
         nothing = np.empty(0, np.int64)
-        return Hits(nothing, nothing)
+        return nothing, nothing
     found_pairs, found_ranks = [], []
     step = max(1, _BLOCK // k)
     wanted = labels.astype(predicted.dtype)
@@ -183,7 +181,7 @@ def find(predicted: NDArray[np.int32], rows: NDArray[np.int64], labels: NDArray[
         pair = np.flatnonzero(same[np.arange(len(same)), rank])
         found_pairs.append(pair + start)
         found_ranks.append(rank[pair])
-    return Hits(np.concatenate(found_pairs), np.concatenate(found_ranks))
+    return np.concatenate(found_pairs), np.concatenate(found_ranks)
 
 
 def top_sums(

@@ -15,15 +15,13 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xmcbench.errors import DataError
 from xmcbench.metrics.flips import LEVEL, Verdict
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: Fractions that differ by no more than this are equal: they differ by rounding.
 _ROUNDING = 1e-12

@@ -13,15 +13,13 @@ hypotheses"). Holm's correction is over all slices.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xmcbench.errors import DataError
 from xmcbench.metrics.paired import holm
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: The least rows inside and outside of a slice that is tested.
 LEAST_ROWS = 20

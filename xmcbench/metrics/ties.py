@@ -11,17 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import erfc, sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xmcbench.metrics import paired, seeds
 from xmcbench.metrics.bounded import FEW_ROWS
+from xmcbench.metrics.evaluation import Scores
 from xmcbench.metrics.flips import LEVEL, Verdict
 from xmcbench.metrics.seeds import NORMAL
-
-if TYPE_CHECKING:
-    from xmcbench.metrics.evaluation import Scores
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from xmcbench.plugins.description import Description, Values
 from xmcbench.plugins.hub import offline_without_address
 from xmcbench.plugins.loading import Imported, from_file, from_point, import_file, origin_of, point
 from xmcbench.processes.supervisor import Supervised, supervise, without_secrets
-from xmcbench.storage.atomic import atomic_file
+from xmcbench.storage.atomic import write_text
 from xmcbench.storage.source import source_of
 from xmcbench.storage.temporary import scratch
 
@@ -191,14 +191,12 @@ class Inspection:
 
 def _write(path: Path, value: object) -> None:
     """Write a value as JSON, whole or not at all; mappings, such as rows of an ablation, keep their order."""
-    with atomic_file(path) as stream:
-        stream.write(msgspec.json.encode(value))
+    write_text(path, msgspec.json.encode(value).decode())
 
 
 def _check_room(folder: Path) -> None:
     """Raise StorageError where a process in this folder had no room to write: that is not an error of the plug-in."""
-    with atomic_file(folder / "room") as stream:
-        stream.write(bytes(_LARGEST_FOUND))
+    write_text(folder / "room", " " * _LARGEST_FOUND)
 
 
 def main(job_file: str, found_file: str, finished_file: str) -> None:

@@ -213,16 +213,13 @@ def check_file(path: Path) -> None:
 
 def line_of(error: BaseException, file: str | None = None) -> str:
     """Return the last line of a file (default: any but those that import) in a traceback: " (FILE:LINE)", or none."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if (frame.filename == file if file else _outside_imports(frame.filename))
-    ]
-    return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-
-
-def _outside_imports(file: str) -> bool:
-    return not file.startswith("<") and file not in (__file__, metadata.__file__, importlib.__file__)
+    imports = (__file__, metadata.__file__, importlib.__file__)
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        name = frame.filename
+        is_wanted = name == file if file else not (name.startswith("<") or name in imports)
+        if is_wanted:
+            return f" ({name}:{frame.lineno})"
+    return ""
 
 
 def _describe(name: str, origin: str, import_it: Callable[[], object]) -> Imported:

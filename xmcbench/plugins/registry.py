@@ -193,14 +193,11 @@ class Registry:
         self._replaceable: set[str] = set()
         self._load: dict[str, Callable[[], Entry]] = {}
         self._broken_files: list[Entry] = []
-        foreign: set[str] = set()
-        for point in points():
-            own = distribution_of(point) == "xmcbench"
-            load = self._load_built_in if own else self._load_installed
+        installed = points()
+        for point in installed:
+            load = self._load_built_in if distribution_of(point) == "xmcbench" else self._load_installed
             self._add(point.name, origin_of(point), partial(load, point))
-            if not own:
-                foreign.add(point.name)
-        self._replaceable = foreign
+        self._replaceable = {point.name for point in installed if distribution_of(point) != "xmcbench"}
         for path in {os.path.realpath(path): path for path in plugins}.values():  # a file may be named twice
             for entry in self._load_file(path):
                 self._add(entry.name, entry.origin, lambda entry=entry: entry)  # type: ignore[misc]

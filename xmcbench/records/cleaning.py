@@ -152,12 +152,9 @@ def _artifacts(store: Store, records: list[Record], seen: set[int]) -> Iterator[
 
 def _size(path: Path, seen: set[int]) -> int:
     """Bytes of the files at a path. seen: inodes of files that were counted already."""
-    size = 0
-    for state in _files(path):
-        if state.st_ino not in seen:
-            seen.add(state.st_ino)
-            size += state.st_size
-    return size
+    new = {state.st_ino: state.st_size for state in _files(path) if state.st_ino not in seen}
+    seen.update(new)
+    return sum(new.values())
 
 
 def _files(path: Path) -> Iterator[os.stat_result]:

@@ -101,11 +101,10 @@ class Truth:
 
     def save(self, path: Path) -> None:
         """Write an .npz. Raises StorageError."""
-        lengths = np.bincount(self.pairs.rows, minlength=self.pairs.instances)
         with atomic_file(path) as stream:
             np.savez_compressed(
                 stream,
-                lengths=lengths.astype(np.int32),
+                lengths=self.pairs.lengths.astype(np.int32),
                 labels=self.pairs.labels.astype(np.int32),
                 frequency=self.frequency.astype(np.int32),
                 instances=np.array(self.instances),

@@ -80,9 +80,9 @@ def choose(store: Store, first: str, second: str, conditions: Conditions) -> tup
     candidates = [_places(word, records, store, conditions) for word in (first, second)]
     common = [place for place in candidates[0] if place in candidates[1]]
     if len(common) == 1:
-        places = [common[0], common[0]]
+        chosen = [common[0], common[0]]
     elif all(len(found) == 1 for found in candidates):
-        places = [next(iter(found)) for found in candidates]  # two settings, or two datasets: each word selects its own
+        chosen = [next(iter(found)) for found in candidates]  # two settings, or two datasets: each word selects its own
     elif not common:
         raise UsageError(
             f"{first} and {second} have no dataset and setting in common",
@@ -91,13 +91,9 @@ def choose(store: Store, first: str, second: str, conditions: Conditions) -> tup
     else:
         hint, choices = _choices(*candidates)
         raise UsageError(f"{first} and {second} have several results in common", hint, choices)
-    found = [
-        _one_row(word, places_of[place])
-        for word, place, places_of in zip((first, second), places, candidates, strict=True)
-    ]
     one, other = (
-        Selected(tuple(sorted(row, key=lambda record: record.cell.seed)), _store_of(word, store))
-        for word, row in zip((first, second), found, strict=True)
+        _select_row(word, found[place], store)
+        for word, place, found in zip((first, second), chosen, candidates, strict=True)
     )
     return pair_records(one, other)
 
@@ -122,8 +118,7 @@ def choose_row(store: Store, word: str, conditions: Conditions, unscored: bool =
     places = _places(word, _records_for((word,), store), store, conditions, unscored)
     if len(places) > 1:
         raise UsageError(f"{word} has several results", *_choices(places))
-    row = _one_row(word, next(iter(places.values())))
-    return Selected(tuple(sorted(row, key=lambda record: record.cell.seed)), _store_of(word, store))
+    return _select_row(word, next(iter(places.values())), store)
 
 
 def places(store: Store, conditions: Conditions) -> dict[Place, list[Record]]:
@@ -176,16 +171,14 @@ def _by_place(
     dataset, version = _dataset(conditions.dataset) if conditions.dataset else (None, None)
     for record in records:
         cell = record.cell
-        setting = cell.setting
-        fits = (
+        if (
             (record.finished if unscored else record.ok)
             and dataset in (None, cell.dataset.casefold())
             and (any_version or version in (None, cell.dataset_sha256))
-            and conditions.setting in (None, setting)
+            and conditions.setting in (None, cell.setting)
             and (conditions.seeds is None or cell.seed in conditions.seeds)
-        )
-        if fits:
-            found.setdefault((cell.dataset, cell.dataset_sha256, setting), []).append(record)
+        ):
+            found.setdefault((cell.dataset, cell.dataset_sha256, cell.setting), []).append(record)
     return found
 
 
@@ -234,7 +227,7 @@ def _variants(record: Record) -> set[str]:
     return {variant, *(part.strip() for part in variant.split(","))}
 
 
-def _one_row(word: str, records: Sequence[Record]) -> list[Record]:
+def _select_row(word: str, records: Sequence[Record], store: Store) -> Selected:
     names: dict[str, list[Record]] = {}
     for record in records:
         names.setdefault(str(sorted(record.cell.parameters.items())), []).append(record)
@@ -248,14 +241,9 @@ def _one_row(word: str, records: Sequence[Record]) -> list[Record]:
             f"select one by its key, or by its whole variant, {word.partition(':')[0]}:VARIANT",
             rows,
         )
-    return [*found[0]]
-
-
-def _store_of(word: str, store: Store) -> Store:
-    """The runs folder of a record's file is the parent of its folder ``records``."""
-    if not word.endswith(".json"):
-        return store
-    return Store(next((parent.parent for parent in Path(word).parents if parent.name == "records"), store.root))
+    if word.endswith(".json"):  # the runs folder of a record's file is the parent of its folder ``records``
+        store = Store(next((parent.parent for parent in Path(word).parents if parent.name == "records"), store.root))
+    return Selected(tuple(sorted(found[0], key=lambda record: record.cell.seed)), store)
 
 
 def _list_places(places: Iterable[Place]) -> str:

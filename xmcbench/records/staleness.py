@@ -21,6 +21,9 @@ HINT = "name the file of a plug-in with --plugin"
 _OF_METRICS = tuple(f"xmcbench.metrics.{name}" for name in ("bootstrap", "evaluation", "labels", "protocol", "ranks"))
 _OF_RANKS = ("xmcbench.metrics.ranks", "xmcbench.runner.ranking")
 
+#: The methods that a cell goes through, each with its parameters, its own first.
+_Through = Sequence[tuple[str, Mapping[str, object]]]
+
 
 @cache
 def metrics_digest() -> str:
@@ -34,10 +37,6 @@ def ranks_digest() -> str:
     return modules_digest(*_OF_RANKS)
 
 
-def _only_its_own(cell: Cell) -> list[tuple[str, Mapping[str, object]]]:
-    return [(cell.method, cell.parameters)]
-
-
 class _Fresh(NamedTuple):
     """The sources of fresh results of a cell: today's, and all that are known to give the same."""
 
@@ -49,13 +48,13 @@ class _Fresh(NamedTuple):
 class Staleness:
     """Today's code. sources: method -> SHA-256 of its source; a method that is not there is not judged.
 
-    through: the methods that a cell goes through, each with its parameters, its own first. presets: method -> preset ->
-    all parameters as it has them; the preset "" has the defaults. described: method -> parameters that its rows' names
-    describe in words. equivalence: sources that give equal results.
+    through: the methods that a cell goes through. presets: method -> preset -> all parameters as it has them; the
+    preset "" has the defaults. described: method -> parameters that its rows' names describe in words. equivalence:
+    sources that give equal results.
     """
 
     sources: Mapping[str, str] = field(default_factory=dict)
-    through: Callable[[Cell], Sequence[tuple[str, Mapping[str, object]]]] = _only_its_own
+    through: Callable[[Cell], _Through] = lambda cell: [(cell.method, cell.parameters)]
     presets: Mapping[str, Mapping[str, Mapping[str, object]]] = field(default_factory=dict)
     described: Mapping[str, Collection[str]] = field(default_factory=dict)
     equivalence: Equivalence = field(default_factory=dict)
@@ -109,7 +108,7 @@ class Staleness:
                 self._fresh[key] = self._fresh[shared]
         return self._missing[key]
 
-    def _find_fresh(self, through: Sequence[tuple[str, Mapping[str, object]]]) -> _Fresh:
+    def _find_fresh(self, through: _Through) -> _Fresh:
         today = self._join(through, lambda name: [self.sources[name]])
         equal = self._join(through, lambda name: self._list_equal(name, self.sources[name]))
         # Reruns compare a method together with its parts.
@@ -135,9 +134,7 @@ class Staleness:
             and propensity in (None, scored.propensity)
         )
 
-    def _join(
-        self, through: Sequence[tuple[str, Mapping[str, object]]], sources: Callable[[str], Iterable[str | None]]
-    ) -> set[str]:
+    def _join(self, through: _Through, sources: Callable[[str], Iterable[str | None]]) -> set[str]:
         """Return the joined sources of a cell, for every combination of the sources of what it goes through.
 
         A parameter that a part grew later is not in its values. Records that were made in between may have its default.

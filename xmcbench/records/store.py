@@ -6,6 +6,7 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 
 from xmcbench.errors import DataError, StorageError, UsageError, XmcbenchError
@@ -16,7 +17,7 @@ from xmcbench.records.record import Cell, RanksFacts, Record
 from xmcbench.records.record_json import DamagedRecord, as_json, check_readable, read_record, seal
 from xmcbench.setting import Subset
 from xmcbench.storage.arrays import read_pattern
-from xmcbench.storage.artifact_store import sweep_stores
+from xmcbench.storage.artifact_store import examine, list_stores, sweep_stores
 from xmcbench.storage.atomic import make_folder, move, on_disk_of, write_json
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.locks import hold_shared, sweep_claims
@@ -76,7 +77,11 @@ class Store(Layout):
             return
         path = self.root / "subsets" / dataset / f"{subset.name}-{subset.digest[:12]}.npz"
         with closing(hold_shared(path.with_suffix(".lock"))):
-            if not _holds(path, subset):
+            try:
+                is_there = read_pattern(path, subset.pattern.columns).digest == subset.digest
+            except DataError:  # missing or damaged
+                is_there = False
+            if not is_there:
                 subset.save(path)
             yield path
 
@@ -185,11 +190,12 @@ class Store(Layout):
         except (OSError, ValueError):
             return False
 
-    def record_files(self) -> list[Path]:
-        """The files of all records that have their own, by name. Raises StorageError for an unreadable folder."""
-        return self._files_of_records(".json")
+    def record_files(self, suffix: str = ".json") -> list[Path]:
+        """The files of all records that have their own, by name, or those with packed records, by their suffix.
 
-    def _files_of_records(self, suffix: str) -> list[Path]:
+        Raises StorageError for an unreadable folder.
+        """
+
         def refuse(error: OSError) -> None:
             reason = error.strerror or error
             raise StorageError(f"cannot read the folder {error.filename}: {reason}", "its records would be left out")
@@ -241,7 +247,7 @@ class Store(Layout):
                     own.add(path)
                     found.append((path, record))
             # After the files: a record that is packed meanwhile is not missed.
-            for path in self._files_of_records(LINES):
+            for path in self.record_files(LINES):
                 try:
                     lines = self.read_packed(path)
                 except StorageError as error:
@@ -307,6 +313,36 @@ class Store(Layout):
             )
         return ranks
 
+    def find_damage(self) -> Iterator[str]:
+        """Yield a line with the path for everything that is damaged. Raises StorageError for an unreadable folder."""
+        truths: dict[Path, Truth | None] = {}
+        records = self.records()
+        yield from map(str, self.left_out.values())
+        for record in records:
+            yield from self._find_damage_of(record, truths)
+        for folder, problem in chain.from_iterable(map(examine, list_stores(self.root))):
+            if problem:
+                yield f"{folder}: {problem}; it will be regenerated when needed"
+
+    def _find_damage_of(self, record: Record, truths: dict[Path, Truth | None]) -> Iterator[str]:
+        """truths: by file, those that were read before; None for one that could not be read, which is said once."""
+        path = self.predictions_path(record.cell)
+        try:
+            if record.ranks is not None:
+                file = self.truth_path(record.cell.dataset, record.ranks.truth_sha256)
+                if file not in truths:
+                    truths[file] = None
+                    truths[file] = self.truth(record)
+                truth = truths[file]
+                if truth is not None:
+                    self.ranks(record, truth)
+            if record.predictions is not None and path.exists() and sha256_file(path) != record.predictions.sha256:
+                yield f"{path}: checksum mismatch; figures follow from the ranks, the predictions are lost"
+        except StorageError as error:
+            yield str(error)
+        except (OSError, ValueError) as error:
+            yield f"{path}: {error}"
+
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
@@ -328,13 +364,3 @@ def _read(path: Path) -> Record | None:
         if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
             return None
         raise
-
-
-def _holds(path: Path, subset: Subset) -> bool:
-    """Return whether the file holds the pairs of the subset; a damaged file is written again."""
-    if not path.exists():
-        return False
-    try:
-        return read_pattern(path, subset.pattern.columns).digest == subset.digest
-    except DataError:
-        return False

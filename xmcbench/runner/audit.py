@@ -13,7 +13,7 @@ from xmcbench.errors import StorageError
 from xmcbench.metrics import protocol
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Store, as_json
-from xmcbench.records.differences import differences
+from xmcbench.records.record_json import differences
 from xmcbench.runner.recording import subset_facts
 from xmcbench.runner.rows import variants
 from xmcbench.runner.scorer import Scorer

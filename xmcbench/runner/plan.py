@@ -15,8 +15,7 @@ from xmcbench.errors import PluginError, StorageError, UnknownName, UsageError, 
 from xmcbench.plugins.description import Values
 from xmcbench.plugins.registry import Registry, Resolved
 from xmcbench.records import Cell, Record, Staleness, Store
-from xmcbench.records.differences import differences
-from xmcbench.records.record_json import DamagedRecord, check_readable
+from xmcbench.records.record_json import DamagedRecord, check_readable, differences
 from xmcbench.runner.job import training_key, training_name
 from xmcbench.runner.rows import Request, Row, Skipped, is_for_all, leave_out, request_for, resolve
 from xmcbench.runner.scoring import can_rank_again, is_outdated
