@@ -77,7 +77,7 @@ def true_ranks(predicted: NDArray[np.int32], pairs: TruePairs, removed: csr_matr
     hit, rank = find(predicted, pairs.rows, pairs.labels)
     if removed is not None:
         rank = _move_up(pairs.rows[hit], rank, *find_filtered(predicted, removed))
-    kept = (rank >= 0) & (rank < DEPTH)
+    kept = rank < DEPTH
     ranks = np.zeros(len(pairs), np.uint8)  # has room for ranks up to 255
     ranks[hit[kept]] = rank[kept] + 1
     return ranks
@@ -86,7 +86,7 @@ def true_ranks(predicted: NDArray[np.int32], pairs: TruePairs, removed: csr_matr
 def _move_up(
     rows: NDArray[np.int64], ranks: NDArray[np.int64], filtered_rows: NDArray[np.int64], filtered: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the ranks of hits without the filtered predictions before them; -1 for a filtered hit."""
+    """Return the ranks of hits without the filtered predictions before them; -1 for a filtered hit, which is no hit."""
     depth = 1 + max(ranks.max(initial=0), filtered.max(initial=0))
     places, removed = rows * depth + ranks, np.sort(filtered_rows * depth + filtered)
     before = np.searchsorted(removed, places) - np.searchsorted(removed, rows * depth)
