@@ -16,6 +16,7 @@ from xmcbench.metrics.flips import LEVEL
 from xmcbench.metrics.paired import Difference, holm
 from xmcbench.output import document
 from xmcbench.output.layout import format_table
+from xmcbench.output.quantities import format_p
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Staleness, Store, as_json
 from xmcbench.records.record_json import differences
@@ -107,7 +108,7 @@ class Comparison:
             figures = [f"{100 * found.first:.2f}", f"{100 * found.second:.2f}", f"{100 * found.delta:+.2f}"]
             if self.adjusted:
                 interval = f"{100 * found.low:+.2f} to {100 * found.high:+.2f}"
-                figures += [interval, f"{found.p:.4f}", f"{self.adjusted[name]:.4f}"]
+                figures += [interval, format_p(found.p), format_p(self.adjusted[name])]
             lines.append([name, *figures])
         heads = ["Metric", "A", "B", "A - B", *(["95% interval", "p", "p (Holm)"] if self.adjusted else [])]
         return heads, lines

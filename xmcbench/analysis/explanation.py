@@ -11,7 +11,7 @@ from xmcbench.metrics import protocol
 from xmcbench.metrics.flips import LEVEL
 from xmcbench.metrics.slices import LEAST_ROWS, Contrast
 from xmcbench.output.layout import format_table, shorten
-from xmcbench.output.quantities import format_count
+from xmcbench.output.quantities import format_count, format_p
 
 #: Slices shown in a terminal and on a page; all of them are in the JSON document.
 SHOWN_SLICES = 12
@@ -103,7 +103,7 @@ class Explanation:
         # A row by its whole name needs no other one before it.
         described = (describe_row(*row).removeprefix(f"{row[1].records[0].name}: ") for row in rows)
         parts = ["\n".join(described)]
-        interval = f"95% interval {100 * whole.low:+.2f} to {100 * whole.high:+.2f}, p {whole.p:.4f}"
+        interval = f"95% interval {100 * whole.low:+.2f} to {100 * whole.high:+.2f}, p {format_p(whole.p)}"
         parts.append(
             f"{self.metric}: {first} {100 * whole.first:.2f}, {second} {100 * whole.second:.2f}, "
             f"{first} - {second} {100 * whole.delta:+.2f} ({interval}) over {self.comparison.instances:,} test "
@@ -130,7 +130,7 @@ class Explanation:
         lines = []
         for name, contrast in [*self.slices.items()][:SHOWN_SLICES]:
             differences = [f"{100 * difference:+.2f}" for difference in (contrast.inside, contrast.outside)]
-            lines.append([name, f"{contrast.rows:,}", *differences, f"{contrast.p:.4f}", f"{contrast.adjusted:.4f}"])
+            lines.append([name, f"{contrast.rows:,}", *differences, format_p(contrast.p), format_p(contrast.adjusted)])
         return lines
 
     def _repr_html_(self) -> str:

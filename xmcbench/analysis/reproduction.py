@@ -13,6 +13,7 @@ from xmcbench.errors import MethodError, UsageError
 from xmcbench.metrics import paired
 from xmcbench.metrics.flips import LEVEL
 from xmcbench.metrics.paired import holm
+from xmcbench.output.quantities import format_p
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Store
 from xmcbench.records.selection import Conditions, choose_row
@@ -103,7 +104,7 @@ class Reproduction:
             return f"{head}: {change}; on another class of machine ({machines}) this needs the ranks of the record"
         name = min(self.adjusted, key=lambda metric: self.adjusted[metric])
         tested = f"against {self.over} seeds" if self.over else "over the test instances"
-        smallest = f"smallest p {tested} {self.adjusted[name]:.4f} ({name})"
+        smallest = f"smallest p {tested} {format_p(self.adjusted[name])} ({name})"
         text = f"{head}: {change}; other class of machine ({machines}), {smallest}"
         if self.allowed:
             text += f"; {metric} may be {100 * self.allowed[metric]:.2f} points away from the mean of these seeds"

@@ -20,6 +20,7 @@ from xmcbench.leaderboard.rows import Facts, borrow, by_dataset, for_tuning, gro
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import friedman, protocol
 from xmcbench.metrics.friedman import Friedman
+from xmcbench.output.quantities import format_p
 from xmcbench.records import Record, Staleness
 from xmcbench.setting import Setting
 from xmcbench.storage.reading import read_text
@@ -192,8 +193,7 @@ def caption(made: Overall) -> str:
     if _has_intervals(made):
         parts.append("Intervals are bootstrap intervals over the datasets.")
     if made.test:
-        p = "< 0.0001" if made.test.p < 1e-4 else f"{made.test.p:.4f}"
-        parts.append(f"Friedman's test: chi-square {made.test.statistic:.2f}, p {p}.")
+        parts.append(f"Friedman's test: chi-square {made.test.statistic:.2f}, p {format_p(made.test.p)}.")
     if made.difference is not None:
         parts.append(f"Critical difference (Nemenyi, 5%): {made.difference:.2f}.")
     if made.unranked:

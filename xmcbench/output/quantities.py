@@ -1,4 +1,4 @@
-"""Numbers with their nouns, and durations, in words."""
+"""Numbers with their nouns, durations, and p-values, in words."""
 
 from __future__ import annotations
 
@@ -14,3 +14,8 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def format_p(p: float) -> str:
+    """Return a p-value with four decimals, or as less than the smallest one that these can show."""
+    return "< 0.0001" if p < 1e-4 else f"{p:.4f}"
