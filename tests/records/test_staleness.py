@@ -17,7 +17,7 @@ from xmcbench.records.equivalence import (
     write_file,
 )
 from xmcbench.records.staleness import metrics_digest, ranks_digest, valid_sources
-from xmcbench.storage.canonical import sha256_json
+from xmcbench.storage.canonical import canonical_json, sha256_json
 from xmcbench.storage.source import join_digests
 
 TODAY = Staleness({"tfidf": sha256_json("today")})
@@ -60,7 +60,7 @@ def test_a_part_that_grew_a_parameter_makes_no_record_stale(record, altered):
     today = Staleness(sources, lambda cell: [("hybrid", {}), ("tfidf", {"ngrams": 1})], presets)
 
     def made_with(values):
-        joined = join_digests([*sources.values()], [values])
+        joined = join_digests([*sources.values()], canonical_json([values]))
         return altered(record("hybrid"), (("method", "source_sha256"), joined))
 
     for values in ({"ngrams": 1}, {"ngrams": 1, "analyzer": None}):
@@ -94,7 +94,7 @@ def test_code_that_is_equal_to_other_code_alone_is_stale_and_not_mixed(record):
 def test_a_result_with_parts_is_fresh_where_all_of_them_give_the_same(record, altered):
     sources = {name: sha256_json(f"{name} today") for name in ("tfidf", "outer")}
     through = [("outer", {}), ("tfidf", {"k": 1})]
-    before = join_digests([sha256_json("outer before"), sha256_json("tfidf before")], [{"k": 1}])
+    before = join_digests([sha256_json("outer before"), sha256_json("tfidf before")], canonical_json([{"k": 1}]))
     made = altered(record("outer"), (("method", "source_sha256"), before))
 
     def evidence(*lists):

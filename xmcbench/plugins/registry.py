@@ -145,7 +145,7 @@ class Resolved:
     @cached_property
     def source_sha256(self) -> str:
         """SHA-256 (hex) of the source of the method with these parameters, and of those that it uses."""
-        inner = [entry.identity(given) for entry, given in self.through[1:]]
+        inner = canonical_json([entry.identity(given) for entry, given in self.through[1:]])
         return join_digests([entry.source_sha256 for entry, _ in self.through], inner)
 
 

@@ -139,7 +139,10 @@ class Staleness:
 
         A parameter that a part grew later is not in its values. Records that were made in between may have its default.
         """
-        inner = [*product(*(self._with_defaults(name, values) for name, values in through[1:]))]
+        inner = [
+            canonical_json(values)
+            for values in product(*(self._with_defaults(name, values) for name, values in through[1:]))
+        ]
         combined = product(*(filter(None, sources(name)) for name, _ in through))
         return {join_digests(digests, values) for digests, values in product(combined, inner)}
 

@@ -147,7 +147,8 @@ def source(method: Method) -> Source:
     used = through(method)
     read = [source_of(kind) for kind, _ in used]
     packages = sorted({package for source in read for package in source.packages})
-    return Source(join_digests([source.digest for source in read], [values for _, values in used[1:]]), tuple(packages))
+    inner = canonical_json([values for _, values in used[1:]])
+    return Source(join_digests([source.digest for source in read], inner), tuple(packages))
 
 
 def identity(name: str, method: Method) -> dict[str, Any]:
