@@ -23,8 +23,8 @@ LEVEL = 0.05
 #: The level of the interval is 1 - 1 / _ONE_IN.
 _ONE_IN = 20
 
-#: Cells of the matrix of signs [flips, rows] that are held at a time (128 MB).
-_BLOCK = 16_000_000
+#: Cells of the matrix of signs [flips, rows] that are held at a time, few enough for the caches.
+_BLOCK = 1_000_000
 
 #: Sums that differ by less than this share of the largest possible one are equal: they differ by rounding.
 _ROUNDING = 1e-12

@@ -28,8 +28,8 @@ LEAST_ROWS = 20
 PERMUTATIONS, PERMUTATIONS_OF_MANY_ROWS = 10_000, 2_000
 _MANY_ROWS = 100_000
 
-#: Cells of the matrix of permuted differences [permutations, rows] that are held at a time (64 MB).
-_BLOCK = 8_000_000
+#: Cells of the matrix of permuted differences [permutations, rows] that are held at a time, few enough for the caches.
+_BLOCK = 500_000
 
 #: Variances below this, of fractions, are rounding.
 _ROUNDING = 1e-24
