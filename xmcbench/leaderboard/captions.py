@@ -147,7 +147,7 @@ def rows_of_ablation(name: str, records: Sequence[Record], filter_name: str, pri
 
 def second(dataset: str, setting: Setting, filter_name: str) -> str:
     """The caption of the second table of the same rows."""
-    return f"{dataset}, {setting.title}: nDCG and propensity-scored precision; {protocol_of(filter_name)}."
+    return f"{dataset}, {setting.title}: nDCG and propensity-scored precision; {describe_protocol(filter_name)}."
 
 
 def groups(dataset: str, setting: Setting, records: Sequence[Record], filter_name: str, names: Sequence[str]) -> str:
@@ -158,7 +158,7 @@ def groups(dataset: str, setting: Setting, records: Sequence[Record], filter_nam
         counts = sorted({view[name].scored for view in views if name in view})
         instances = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}" if counts else "0"
         meanings.append(f"{name.capitalize()}: {_GROUPS[name]} ({instances} test instances)")
-    return f"{dataset}, {setting.title}: by group of labels; {protocol_of(filter_name)}. {'; '.join(meanings)}."
+    return f"{dataset}, {setting.title}: by group of labels; {describe_protocol(filter_name)}. {'; '.join(meanings)}."
 
 
 def subsets(seeds: Sequence[int]) -> str:
@@ -176,7 +176,7 @@ def efficiency(dataset: str, setting: Setting, machine: str) -> str:
 
 def changes(dataset: str, setting: Setting, filter_name: str) -> str:
     """The caption of the rows with changed parameters."""
-    return f"{dataset}, {setting.title}: rows whose parameters are not those of a preset; {protocol_of(filter_name)}."
+    return f"{dataset}, {setting.title}: rows whose parameters are not those of a preset; {describe_protocol(filter_name)}."
 
 
 def decisions(dataset: str, setting: Setting, records: Sequence[Record], filter_name: str) -> str:
@@ -228,10 +228,10 @@ def _figures(done: Sequence[Record], filter_name: str) -> str:
     scored = done[0].metrics[filter_name].scored
     seeds = " (and over seeds, where there are several)" if len({record.cell.seed for record in done}) > 1 else ""
     interval = f"Percent ± half-width of the 95% interval over {scored:,} test instances{seeds}"
-    return f"{interval}; {protocol_of(filter_name)}"
+    return f"{interval}; {describe_protocol(filter_name)}"
 
 
-def protocol_of(filter_name: str) -> str:
+def describe_protocol(filter_name: str) -> str:
     """Return the filter of figures and the version of the metrics."""
     return f"filter {filter_name}, metric protocol {protocol.VERSION}"
 

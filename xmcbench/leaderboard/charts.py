@@ -91,7 +91,7 @@ def coverage(made: Curve) -> Lines:
         title=f"{made.metric} on {made.dataset}, in percent",
         axis=Axis(0.0, len(ticks) - 1.0, ticks, f"% of the {what} (steps, not to scale)"),
         lines=tuple(Line(line.label, tuple(_runs(made, line)), line.flat) for line in made.lines),
-        foot=f"{captions.protocol_of(made.filter)}; bands: range of seeds; dotted: no pairs{stale}",
+        foot=f"{captions.describe_protocol(made.filter)}; bands: range of seeds; dotted: no pairs{stale}",
         notes=(*notes, *([f"Missing: {'; '.join(made.missing)}."] if made.missing else [])),
     )
 
@@ -142,7 +142,7 @@ def tradeoff(
         seconds = cost.fit_s + cost.reused_s + cost.predict_ms * tests / 1000
         spots.append(Spot(name, 100 * _quality(row), max(_CHEAPEST, seconds), elsewhere=machine != where[1]))
     others = dict.fromkeys(_in_short(machine) for _, machine in chosen if machine != where[1])
-    foot = [f"{captions.protocol_of(filter_name)}. Dashed: Pareto front. Filled: {_in_short(where[1])}."]
+    foot = [f"{captions.describe_protocol(filter_name)}. Dashed: Pareto front. Filled: {_in_short(where[1])}."]
     foot += [f"Hollow: {'; '.join(others)}."] if others else []
     named = ", ".join(f"{title_of(row.name)} {100 * _quality(row):.1f}" for row in far)
     foot += [f"Below two thirds of the best: {named}."] if far else []
@@ -210,7 +210,7 @@ def budget(records: Sequence[Record], filter_name: str, staleness: Staleness | N
             Line(line.label, (tuple(_point(places[texts], point) for texts, point in line.points.items()),))
             for line in chosen
         ),
-        foot=f"{captions.protocol_of(filter_name)}; bands: range of seeds{stale}",
+        foot=f"{captions.describe_protocol(filter_name)}; bands: range of seeds{stale}",
     )
 
 
