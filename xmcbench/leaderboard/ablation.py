@@ -64,7 +64,7 @@ def _groups(records: Records, ablation: Ablation) -> list[tuple[str, str, Record
 
     The name is what the names of all rows have in common, the stem names their files.
     """
-    groups = group_by(records, lambda record: sha256_json([record.cell.method, _drop_switches(record, ablation)]))
+    groups = group_by(records, lambda record: sha256_json([record.cell.method, drop_switches(record, ablation)]))
     kept: dict[str, Records] = {}
     named = {}
     for key, group in sorted(groups.items()):
@@ -75,11 +75,11 @@ def _groups(records: Records, ablation: Ablation) -> list[tuple[str, str, Record
         # The budget is not that of all rows, and a row set up by hand is named after its parameters too.
         variants = [without_switches(f"({record.method.variant})", ablation.switches)[1:-1] for record in group]
         kept[stem], named[stem] = group, shared_name(group[0].method.title, variants)
-    names = tell_apart(named, {stem: _drop_switches(group[0], ablation) for stem, group in kept.items()})
+    names = tell_apart(named, {stem: drop_switches(group[0], ablation) for stem, group in kept.items()})
     return sorted(((names[stem], stem, group) for stem, group in kept.items()), key=lambda group: group[:2])
 
 
-def _drop_switches(record: Record, ablation: Ablation) -> dict[str, object]:
+def drop_switches(record: Record, ablation: Ablation) -> dict[str, object]:
     """Return the parameters of a record that are not switches."""
     return {name: value for name, value in record.cell.parameters.items() if name not in ablation.switches}
 

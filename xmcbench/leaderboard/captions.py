@@ -176,7 +176,8 @@ def efficiency(dataset: str, setting: Setting, machine: str) -> str:
 
 def changes(dataset: str, setting: Setting, filter_name: str) -> str:
     """The caption of the rows with changed parameters."""
-    return f"{dataset}, {setting.title}: rows whose parameters are not those of a preset; {describe_protocol(filter_name)}."
+    rows = "rows whose parameters are not those of a preset"
+    return f"{dataset}, {setting.title}: {rows}; {describe_protocol(filter_name)}."
 
 
 def decisions(dataset: str, setting: Setting, records: Sequence[Record], filter_name: str) -> str:

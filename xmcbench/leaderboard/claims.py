@@ -105,7 +105,7 @@ def _find_sides(records: Sequence[Record], source: Source, preset: str, stalenes
         better, worse = rows[claim.better], rows[claim.worse]
         pairs = _pairs(better, worse)
         if pairs and claim.better.row and claim.worse.row and source.ablation:
-            first, second = (ablation.others(side[0], source.ablation) for side in (better, worse))
+            first, second = (ablation.drop_switches(side[0], source.ablation) for side in (better, worse))
             pairs = pairs if first == second else []  # a preset may have changed between two rows of the ablation
         found.append(_Sides(pairs, (*staleness.problems(better), *staleness.problems(worse))) if pairs else None)
     return found
