@@ -11,7 +11,7 @@ from xmcbench.leaderboard.files import differences, files, write
 from xmcbench.leaderboard.pages import pages, read_remarks
 from xmcbench.leaderboard.tables import Table
 from xmcbench.metrics import METRICS, Scores
-from xmcbench.records import as_json
+from xmcbench.records import Staleness, as_json
 from xmcbench.setting import Setting
 
 
@@ -83,6 +83,22 @@ def test_rows_with_other_parameters_have_a_table_of_their_own(record, altered):
     assert re.search(r"\| A \| rate=0.1 \| 90.00 ", other)
     # Where no row is that of a preset, none is left out.
     assert "| A | rate=0.1 | 90.00" in files(pages([changed]))["tiny-ez.md"].partition("## nDCG")[0]
+
+
+def test_another_budget_than_that_of_the_preset_is_another_parameter(record, altered):
+    """The name of the row tells the budget, so it has no equals sign; only today's preset tells."""
+
+    def row(steps, value):
+        variant = (("method", "variant"), f"small, {steps} steps of 32")
+        return altered(record("ict", value=value), variant, (("cell", "parameters"), {"steps": steps}))
+
+    staleness = Staleness(presets={"ict": {"": {"steps": 100}, "small": {"steps": 60}}})
+    page = files(pages([row(60, 0.5), row(400, 0.9)], staleness=staleness))["tiny-ez.md"]
+    first, _, other = page.partition("## Rows with other parameters")
+    assert ("60 steps" in first, "400 steps" in first, "400 steps" in other) == (True, False, True)
+    # Where no row has the budget of the preset, none is left out.
+    alone = files(pages([row(400, 0.9)], staleness=staleness))["tiny-ez.md"]
+    assert "400 steps" in alone.partition("## nDCG")[0]
 
 
 def test_rows_that_a_paired_test_does_not_separate_are_marked(record):

@@ -18,7 +18,7 @@ from xmcbench.leaderboard.curves import CoverageLine, CoveragePoint, Curve, curv
 from xmcbench.leaderboard.lines import Axis, Line, Lines, Point
 from xmcbench.leaderboard.losses import loss_charts
 from xmcbench.leaderboard.points import Scatter, Spot
-from xmcbench.leaderboard.rows import Row, borrow, rows, shared_name, tell_apart
+from xmcbench.leaderboard.rows import Row, borrow, of_presets, rows, shared_name, tell_apart
 from xmcbench.records import Record, Staleness
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json
@@ -123,7 +123,7 @@ def tradeoff(
     for setting, records in complete.items():
         borrowed = borrow(complete.get(Setting("ez"), ()), records) if setting.kind != "ez" else []
         made = [row for row in rows([*records, *borrowed], filter_name, staleness) if row.costs]
-        made = [row for row in made if not row.facts.changes] or made
+        made = of_presets(made, staleness or Staleness())
         machines = Counter(machine for row in made for machine in row.costs)
         usual = max(sorted(machines), key=lambda machine: machines[machine], default="")
         found = [

@@ -329,6 +329,24 @@ def judging(done: Sequence[Record]) -> tuple[str, ...]:
     )
 
 
+def of_presets(shown: Iterable[Row], staleness: Staleness) -> list[Row]:
+    """Return the rows with the parameters of a preset; all rows where there is none.
+
+    Of the rows of one preset that only differ in their budget, that with the preset's own budget is returned.
+    """
+    found = [*shown]
+    found = [row for row in found if not row.facts.changes] or found
+    own = {row.name: row.facts for row in found if not _has_other_budget(row, staleness)}
+    taken = {(facts.title, facts.preset, facts.encoder) for facts in own.values()}
+    return [
+        row for row in found if row.name in own or (row.facts.title, row.facts.preset, row.facts.encoder) not in taken
+    ]
+
+
+def _has_other_budget(row: Row, staleness: Staleness) -> bool:
+    return bool(row.records) and staleness.has_changed(row.records[0], row.facts.preset)
+
+
 def _row(name: str, group: Sequence[Record], filter_name: str, staleness: Staleness) -> Row:
     done = [record for record in group if record.ok]
     machines = group_by(done, machine_class)

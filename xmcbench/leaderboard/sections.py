@@ -10,7 +10,18 @@ from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Differences, Heading, without_a_result
 from xmcbench.leaderboard.provenance import kinds, models, newer
 from xmcbench.leaderboard.published import MAIN, Source
-from xmcbench.leaderboard.rows import Row, best_first, borrow, group_by, group_rows, names, rows, short_names, slug
+from xmcbench.leaderboard.rows import (
+    Row,
+    best_first,
+    borrow,
+    group_by,
+    group_rows,
+    names,
+    of_presets,
+    rows,
+    short_names,
+    slug,
+)
 from xmcbench.leaderboard.tables import (
     SECOND,
     Column,
@@ -103,6 +114,7 @@ class Measured:
     borrowed: Sequence[Record]
     rows: Sequence[Row]
     filter: str
+    staleness: Staleness
 
     @classmethod
     def of(
@@ -118,13 +130,12 @@ class Measured:
             replace(row, marks=(*row.marks, *newer(row.records[0], date))) if row.records else row
             for row in (*own, *other)
         ]
-        return cls(dataset, setting, records, borrowed, sorted(marked, key=best_first), filter_name)
+        return cls(dataset, setting, records, borrowed, sorted(marked, key=best_first), filter_name, context.staleness)
 
     @property
     def standard(self) -> list[Row]:
         """The rows with the parameters of a preset, unchanged; all rows where there is none."""
-        done = [row for row in self.rows if row.figures]
-        return [row for row in done if not row.facts.changes] or done
+        return of_presets((row for row in self.rows if row.figures), self.staleness)
 
     @property
     def changed(self) -> list[Row]:
