@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from xmcbench.records import Record, Staleness, Store
 
 BOARD = Path("leaderboards")
-#: Lines of what is out of date that are printed.
+#: Lines about outdated files that are printed, at most.
 _SHOWN = 20
 
 
