@@ -48,6 +48,7 @@ _LIMITS: dict[type, tuple[str, str, str, Callable[[Any, Any], bool]]] = {
     Le: ("le", "<=", "at most", operator.le),
     Lt: ("lt", "<", "less than", operator.lt),
 }
+_SIGNS = {sign: (words, test) for _, sign, words, test in _LIMITS.values()}
 
 
 class Limit(Struct, frozen=True):
@@ -58,7 +59,7 @@ class Limit(Struct, frozen=True):
 
     def check(self, value: Any) -> str:
         """Return the rule that a value breaks, in words; empty if it keeps it."""
-        words, holds = next((words, test) for _, sign, words, test in _LIMITS.values() if sign == self.sign)
+        words, holds = _SIGNS[self.sign]
         return "" if holds(value, self.bound) else f"it must be {words} {self.bound:g}"
 
 
@@ -149,17 +150,21 @@ def _find_parameters(cls: type) -> dict[str, Parameter]:
 
 def _hints(cls: type) -> dict[str, Any]:
     """Return the types of public attributes of a class. Those of private ones may only exist for a type checker."""
+    return {name: hint for owner in reversed(cls.__mro__) for name, hint in _own_hints(owner).items()}
+
+
+@cache  # many classes share a base
+def _own_hints(owner: type) -> dict[str, Any]:
     hints: dict[str, Any] = {}
-    for owner in reversed(cls.__mro__):
-        public = {name: hint for name, hint in inspect.get_annotations(owner).items() if not name.startswith("_")}
-        for name, hint in public.items():
-            stand_in = type(owner.__name__, (), {"__annotations__": {name: hint}, "__module__": owner.__module__})
-            try:
-                hints |= typing.get_type_hints(stand_in, include_extras=True)
-            except NameError as error:
-                if isinstance(hint, str) and _CLASS_VAR.match(hint):  # no hyperparameter, whatever its type is
-                    continue
-                raise PluginError(f"{owner.__name__}.{name}: its type cannot be resolved: {error}") from error
+    public = {name: hint for name, hint in inspect.get_annotations(owner).items() if not name.startswith("_")}
+    for name, hint in public.items():
+        stand_in = type(owner.__name__, (), {"__annotations__": {name: hint}, "__module__": owner.__module__})
+        try:
+            hints |= typing.get_type_hints(stand_in, include_extras=True)
+        except NameError as error:
+            if isinstance(hint, str) and _CLASS_VAR.match(hint):  # no hyperparameter, whatever its type is
+                continue
+            raise PluginError(f"{owner.__name__}.{name}: its type cannot be resolved: {error}") from error
     return hints
 
 

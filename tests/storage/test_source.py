@@ -632,10 +632,10 @@ def test_a_neighbor_that_python_does_not_find_elsewhere_is_one(tmp_path, monkeyp
         (tmp_path / name).touch()
     monkeypatch.setitem(sys.modules, "without_spec", ModuleType("without_spec"))
     beside = source._Package("", tmp_path)
-    assert beside.has("nowhere_else.inside")
-    assert beside.has("without_spec")
-    assert not beside.has("json")  # Python's own goes first
-    assert not beside.has("absent")
+    assert beside.files_of_import("nowhere_else.inside")
+    assert beside.files_of_import("without_spec")
+    assert not beside.files_of_import("json")  # Python's own goes first
+    assert not beside.files_of_import("absent")
 
 
 def test_no_key_holds_a_number_that_somebody_has_to_raise():

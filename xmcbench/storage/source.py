@@ -85,7 +85,7 @@ def plugin_files(plugin: Path) -> list[Path]:
         if file not in found:
             found[file] = None
             for imported in syntax_of(file, name).imports:
-                waiting += package.files(imported) if package.has(imported) else ()
+                waiting += package.files_of_import(imported)
     return [*found]
 
 
@@ -139,17 +139,19 @@ class _Package:
             elif not os.path.isdir(base):  # a folder without __init__.py is a package too
                 return  # a name inside the module before it
 
-    def has(self, name: str) -> bool:
-        """Return whether an absolute import of this name reads a file of the package."""
-        first = next(self.files(name), None)
-        if first is None or self.prefix:
-            return first is not None
+    def files_of_import(self, name: str) -> tuple[tuple[str, Path], ...]:
+        """Return the files of the package that an absolute import of this name runs; none for code of other authors."""
+        files = tuple(self.files(name))
+        if not files or self.prefix:
+            return files
         # An installed package takes precedence over a module of the same name beside a plug-in file.
+        module, file = files[0]
         try:
-            spec = find_spec(first[0])
+            spec = find_spec(module)
         except (ValueError, ModuleNotFoundError):
             spec = None
-        return spec is None or spec.origin is None or Path(spec.origin).resolve() == first[1].resolve()
+        is_ours = spec is None or spec.origin is None or Path(spec.origin).resolve() == file.resolve()
+        return files if is_ours else ()
 
 
 #: A package, and the files of it that an import runs, by name.
@@ -237,8 +239,8 @@ class Sources:
         """Return the files that an import in this package runs; None for code of other authors."""
         if (package, imported) not in self._imports:
             found = None
-            if package.has(imported):
-                found = package, tuple(package.files(imported))
+            if files := package.files_of_import(imported):
+                found = package, files
             elif f"{imported}.".startswith(f"{_METHODS}."):
                 methods = _Package.of(_METHODS)
                 found = methods, tuple(methods.files(imported))
