@@ -18,7 +18,17 @@ from xmcbench.methods.dense.vectors import shared_vectors, temporary_vectors
 from xmcbench.methods.distributed.processes import write_rows
 from xmcbench.methods.embedder.folder import check_model, files_sha256, is_model2vec, refuse_missing_weights
 from xmcbench.methods.encoder.backbone import MINILM, check_minilm, locate
-from xmcbench.methods.encoder.hardware import DTYPES, Chosen, Device, Place, Precision, choose_device, choose_precision
+from xmcbench.methods.encoder.hardware import (
+    DTYPES,
+    Chosen,
+    Device,
+    Place,
+    Precision,
+    can_pack,
+    choose_device,
+    choose_precision,
+    pack,
+)
 from xmcbench.methods.encoder.saved_config import read_card
 from xmcbench.methods.encoder.settings import Side, choose_prompts
 
@@ -303,6 +313,8 @@ def load_model(kind: str, folder: Path, device: str, precision: Chosen | None, *
         raise UsageError(f"sentence-transformers cannot load {folder}: {type(error).__name__}: {reason}") from error
     if precision:
         refuse_missing_weights(folder, model)
+        if can_pack(device, precision):
+            pack(model)
     return model
 
 

@@ -103,7 +103,7 @@ def freeze(transformer: nn.Module, device: str, precision: Chosen) -> Callable[[
     else:
         set_attention(transformer, fused)
     if packed:
-        _pack(transformer)
+        pack(transformer)
 
     def states(ids: torch.Tensor, mask: torch.Tensor) -> Any:
         # Where no text is padded, nothing is added to the scores.
@@ -128,6 +128,14 @@ def can_pack(device: str, precision: Chosen) -> bool:
     return precision == "fp32" or (precision == "bf16" and bool(kernels._is_mkldnn_bf16_supported()))
 
 
+def pack(model: nn.Module) -> None:
+    """Let all linear layers multiply by packed weights, for inference alone."""
+    for layer in model.modules():
+        if type(layer) is nn.Linear:
+            weight = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach().contiguous(), TOKENS["cpu"])
+            layer.forward = partial(_multiply, weight, None if layer.bias is None else layer.bias.detach())
+
+
 def set_attention(transformer: nn.Module, fused: bool) -> None:
     """Fused attention where it is wanted and the architecture has it, else plain products."""
     wanted = "sdpa" if fused and getattr(transformer, "_supports_sdpa", False) else "eager"
@@ -140,14 +148,6 @@ def _capabilities() -> Mapping[str, Any]:
     """The abilities of the processor; an older torch does not tell them."""
     known: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return known
-
-
-def _pack(transformer: nn.Module) -> None:
-    """Let all linear layers multiply by packed weights."""
-    for layer in transformer.modules():
-        if type(layer) is nn.Linear:
-            weight = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach().contiguous(), TOKENS["cpu"])
-            layer.forward = partial(_multiply, weight, None if layer.bias is None else layer.bias.detach())
 
 
 def _multiply(weight: torch.Tensor, bias: torch.Tensor | None, states: torch.Tensor) -> Any:

@@ -166,6 +166,33 @@ def test_training_step(benchmark, prepared, capsys):
         assert ratio >= 1.8
 
 
+def test_any_embedder(benchmark, prepared, capsys):
+    """Embedder in float32, its default, against SentenceTransformer.encode: 1.8 times on an AMD EPYC with AVX-512."""
+    from sentence_transformers import SentenceTransformer
+
+    from xmcbench.methods.embedder.model import EmbeddingModel
+
+    dataset, folder, _ = prepared
+    documents = list(dataset.test[:DOCUMENTS])
+    reference = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    asked = {"backend": "torch", "precision": "fp32", "truncate_dim": None, "max_length": None, "batch": 32}
+    model = EmbeddingModel.open(str(folder), "cpu", prompts=(None, None), **asked)
+
+    def theirs():
+        return reference.encode(documents, show_progress_bar=False)
+
+    model.vectors("instance", documents[:64])
+    reference.encode(documents[:64], show_progress_bar=False)
+    ratio, shortest = compare_times(benchmark, lambda: model.vectors("instance", documents), theirs)
+    benchmark.extra_info.update(
+        processor=hardware().processor, ratio=round(ratio, 2), sentence_transformers_s=round(shortest, 2)
+    )
+    with capsys.disabled():
+        print(f"\n{benchmark.extra_info}")
+    np.testing.assert_allclose(model.vectors("instance", documents), theirs(), atol=1e-5)
+    assert ratio >= 0.95  # where MKL is as fast, packing gains nothing
+
+
 FROZEN_DOCUMENTS, ROUNDS, BAR = 400, 3, 0.8
 
 

@@ -32,6 +32,7 @@ class Server:
 def pool(monkeypatch):
     monkeypatch.setattr(process, "ForkServer", Server)
     monkeypatch.setattr(process, "AVAILABLE", True)
+    monkeypatch.setattr(process, "_MOST", 2)
     made = Servers()
     yield made
     made.end()

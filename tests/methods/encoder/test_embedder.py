@@ -13,6 +13,7 @@ from xmcbench import Texts, Unavailable, UsageError
 from xmcbench.methods.embedder import Embedder
 from xmcbench.methods.embedder.folder import check_model, files_sha256
 from xmcbench.methods.embedder.model import EmbeddingModel, TextRows
+from xmcbench.methods.encoder.hardware import can_pack
 from xmcbench.methods.rerank import Rerank
 from xmcbench.methods.sentbert import SentBERT
 
@@ -408,6 +409,17 @@ def test_labels_are_embedded_once_and_halved_on_request(model, ranked, tmp_path)
     assert sorted(file.stat().st_size for file in tmp_path.rglob("embeddings.bin")) == [10 * 16 * 2, 10 * 16 * 4]
     np.testing.assert_allclose(scores(half), scores(first), atol=2e-3)
     assert half.scores.tobytes() != first.scores.tobytes()
+
+
+@pytest.mark.skipif(not can_pack("cpu", "fp32"), reason="oneDNN does not multiply by packed weights here")
+def test_weights_are_packed(model):
+    """The vectors are those of sentence-transformers."""
+    folder, theirs = model()
+    ours = open_model(folder)
+    np.testing.assert_allclose(ours.vectors("instance", NEW), theirs.encode(NEW, normalize_embeddings=True), atol=1e-6)
+    linear = [layer for layer in ours.model.modules() if isinstance(layer, torch.nn.Linear)]
+    assert linear
+    assert all("forward" in vars(layer) for layer in linear)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

@@ -51,7 +51,7 @@ def test_rounded_weights_give_the_same_bits(checkpoint, batch):
         linear = transformer.encoder.layer[0].intermediate.dense.to(torch.bfloat16)
         states = torch.randn(3, 7, linear.in_features).to(torch.bfloat16)
         expected = linear(states)
-        hardware._pack(linear)
+        hardware.pack(linear)
         assert torch.equal(linear(states), expected)
 
 
