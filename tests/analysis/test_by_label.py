@@ -62,7 +62,7 @@ def test_figures_by_label(made, tmp_path):
         lines = {line["uid"]: line for line in csv.DictReader(stream)}
     assert {uid: line["support"] for uid, line in lines.items()} == {"t": "1", "c": "2", "j": "1"}
     assert not lines["c"]["text"].startswith("=")  # no formula
-    again = made("explain", "tfidf", "--csv", "labels.csv", "--dataset", "set", code=2)
+    again = made("explain", "no-row", "--csv", "labels.csv", "--dataset", "set", code=2)
     assert "labels.csv already exists" in again.stderr
 
 

@@ -79,14 +79,14 @@ def _by_label(arguments: argparse.Namespace) -> int:
     from xmcbench.records.selection import choose_row
 
     request.check_unused(arguments, "{} is for two rows", "name another row", **_OF_TWO)
+    if arguments.csv:
+        report.check_new(arguments.csv, arguments.force)
     if arguments.by == "label" and arguments.setting != "fs":
         arguments.by = None  # not the unit of a few-shot setting, but what is asked for
     store = Store(arguments.runs)
     row = choose_row(store, arguments.first, request.conditions(arguments))
     if arguments.threshold_from is not None:
         return _threshold(arguments, row)
-    if arguments.csv:
-        report.check_new(arguments.csv, arguments.force)
     found = explain_by_label(row, arguments.filter, arguments.k, request.place(arguments))
     report.show(found, arguments.json)
     if arguments.csv:
