@@ -100,8 +100,7 @@ def _environment(folder: Path, threads: int, gpus: Sequence[str], secrets: Seque
 GPUS = "CUDA_VISIBLE_DEVICES"
 #: Variables that no import reads.
 _LATER = frozenset({"TMPDIR", GPUS, progress.VARIABLE})
-#: Idle servers at a time: each holds the memory of its imports, 40 to 330 MiB. With two, a run of all methods imported
-#: torch and transformers five times.
+#: Idle servers at a time: each holds the memory of its imports, 40 to 330 MiB. The methods have five sets of imports.
 _MOST = 4
 
 #: The module that all cells import.
