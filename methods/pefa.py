@@ -29,9 +29,10 @@ class PEFA(Embedder):
     The score of a label is (1 - ``mix``) times its similarity to the text, plus ``mix`` times the votes of the nearest
     training instances. Each has a vote of exp(similarity / ``temperature``), shared among its labels; the votes of a
     text sum to 1. An instance without a known pair abstains, so the fewer pairs are known, the less they change the
-    ranking by text. The embeddings are those of ``embedder``, with all its parameters, but their similarity is the
-    cosine, whatever the model states. Nothing is trained. Written from the description of the method, where all
-    instances have pairs, not from its code.
+    ranking by text. A label that is newer than all known pairs gets no vote, and falls behind labels that get one. The
+    embeddings are those of ``embedder``, with all its parameters, but their similarity is the cosine, whatever the
+    model states. Nothing is trained. Written from the description of the method, where all instances have pairs, not
+    from its code.
 
     A label is a candidate if the label texts or the votes bring it among ``candidates``.
     """

@@ -87,8 +87,8 @@ _PLAIN, _ATTENTION = ("bert", "camembert", "roberta", "xlm-roberta"), "xmcbench"
 def freeze(transformer: nn.Module, device: str, precision: Chosen) -> Callable[[torch.Tensor, torch.Tensor], Any]:
     """Return a function from a batch, ids int64 and mask bool [n, longest], to its hidden states, for inference alone.
     In bf16 and fp16 it holds a copy with weights of that type: autocast would cast them again in every layer of every
-    batch, and keep what is between the products in float32. On the CPU, the weights of linear layers are copied once
-    more into the layout of the products."""
+    batch, and keep what is between the products in float32. On the CPU, the weights of linear layers are copied into
+    the layout of the products."""
     packed = can_pack(device, precision)
     if precision != "fp32":
         transformer = copy.deepcopy(transformer).to(DTYPES[precision]).eval()
@@ -129,10 +129,12 @@ def can_pack(device: str, precision: Chosen) -> bool:
 
 
 def pack(model: nn.Module) -> None:
-    """Let all linear layers multiply by packed weights, for inference alone."""
+    """Replace the weights of all linear layers by packed ones, for inference alone."""
     for layer in model.modules():
         if type(layer) is nn.Linear:
             weight = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach().contiguous(), TOKENS["cpu"])
+            # The others go: without this a model would take the memory of its linear layers twice.
+            layer.weight = nn.Parameter(weight, requires_grad=False)
             layer.forward = partial(_multiply, weight, None if layer.bias is None else layer.bias.detach())
 
 

@@ -419,7 +419,7 @@ def test_weights_are_packed(model):
     np.testing.assert_allclose(ours.vectors("instance", NEW), theirs.encode(NEW, normalize_embeddings=True), atol=1e-6)
     linear = [layer for layer in ours.model.modules() if isinstance(layer, torch.nn.Linear)]
     assert linear
-    assert all("forward" in vars(layer) for layer in linear)
+    assert all("forward" in vars(layer) and layer.weight.is_mkldnn for layer in linear)  # and no others stay in memory
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
