@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -39,6 +42,25 @@ def test_a_file_gives_its_classes_dashed_names(plugin, name, expected):
     assert Registry([path])[expected].usable().cls.endswith(f":{name}")
     import_file(path)
     assert load(expected).__name__ == name
+
+
+_IMPORT = """
+import sys, tempfile
+from pathlib import Path
+from xmcbench.plugins.loading import import_file
+
+import_file(Path(sys.argv[1]))
+assert [*Path(tempfile.gettempdir()).iterdir()]
+"""
+
+
+def test_an_import_leaves_no_files(plugin, tmp_path):
+    """A program that loads a kept model imports its plug-in in its own process."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    path = plugin(GOOD.format(name="Mine"))
+    subprocess.run([sys.executable, "-c", _IMPORT, str(path)], env={**os.environ, "TMPDIR": str(folder)}, check=True)
+    assert not [*folder.iterdir()]
 
 
 @pytest.mark.parametrize(

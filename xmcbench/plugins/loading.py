@@ -6,9 +6,11 @@ descriptions (``xmcbench.plugins.registry``).
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib.util
 import inspect
+import shutil
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -166,6 +168,7 @@ def _module_name(path: Path) -> str:
 def _import_elsewhere(path: Path) -> None:
     """Let new processes, as of joblib, import a plug-in file by the name of its module: pickled functions have it."""
     folder = Path(mkdtemp(prefix="plugin-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     code = f"from pathlib import Path\n\nfrom {__name__} import from_file\n\nfrom_file(Path({str(path.resolve())!r}))\n"
     (folder / f"{_module_name(path)}.py").write_text(code, encoding="utf-8")
     sys.path.append(str(folder))
