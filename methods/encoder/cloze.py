@@ -2,7 +2,8 @@
 
 The paper pairs the title s1 with the context s2 .. sn. Its authors' code takes documents whose content has more than
 one sentence, and removes the title from a sentence of the content with probability .9, so that the pair is not found
-by copying. It draws these sentences again at each visit of a document.
+by copying. It draws these sentences again at each visit of a document. Where most contents have a single sentence, the
+code's rule would leave out most documents, and we take all of them, as the paper does.
 """
 
 from __future__ import annotations
@@ -92,13 +93,14 @@ def splitter(kind: Sentences, artifacts: Artifacts, raw_X: Texts) -> Splitter:
 @dataclass(frozen=True)
 class ContextPairs:
     """(context, title) pairs of a corpus. rows: the documents that have one, int64 [n]; left_out: how many have none.
-    contexts: as they are at the first visit, and titles: token stores of n texts each. repeated: what is needed to draw
-    the other visits; None where no title is ever taken out."""
+    min_sentences: that a context has. contexts: as they are at the first visit, and titles: token stores of n texts
+    each. repeated: what is needed to draw the other visits; None where no title is ever taken out."""
 
     contexts: TokenStore
     titles: TokenStore
     rows: np.ndarray
     left_out: int
+    min_sentences: int
     repeated: Repeated | None = None
 
     def visit(self, number: int) -> TokenStore | Visit:
@@ -178,19 +180,17 @@ def context_pairs(
     seed: int,
     sentences: Sentences = "regex",
 ) -> ContextPairs:
-    """The pairs of all documents with at least ``min_sentences`` sentences of content and a title. tokenizers: of
-    contexts and of titles. title_dropout: probability that a sentence loses the title's string. sentences: how contents
-    are split. Lengths in tokens. Raises MethodError if no document has a context."""
+    """The pairs of all documents with a title and at least ``min_sentences`` sentences of content, or with any content
+    if most have fewer. tokenizers: of contexts and of titles. title_dropout: probability that a sentence loses the
+    title's string. sentences: how contents are split. Lengths in tokens. Raises MethodError if no document has a
+    context."""
     split = splitter(sentences, artifacts, raw_X)
-    rows = np.array(
-        [row for row, (title, found) in enumerate(_documents(raw_X, split)) if title and len(found) >= min_sentences],
-        np.int64,
-    )
+    lengths = np.array([len(found) if title else 0 for title, found in _documents(raw_X, split)])
+    if 2 * np.count_nonzero(lengths >= min_sentences) < np.count_nonzero(lengths):
+        min_sentences = 1
+    rows = np.flatnonzero(lengths >= min_sentences)
     if not len(rows):
-        raise MethodError(
-            f"no document has a title and a context of at least {min_sentences} sentences",
-            "the inverse cloze task needs documents with both; a lower min_sentences lets more through",
-        )
+        raise MethodError("no document has a title and a content", "the inverse cloze task needs documents with both")
     kept = raw_X.take(rows)
 
     def contexts() -> Iterator[list[str]]:
@@ -211,6 +211,7 @@ def context_pairs(
         TokenStore.shared(artifacts, {**identity, "part": "their titles"}, titles, tokenizers[1], title_length),
         rows,
         len(raw_X) - len(rows),
+        min_sentences,
         Repeated(
             _find_repeated(artifacts, identity, kept, split), split, tokenizers[0], context_length, title_dropout, seed
         )

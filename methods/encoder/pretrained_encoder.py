@@ -66,7 +66,10 @@ class ContextEncoder(PretrainedEncoder):
     packages: ClassVar = {**PretrainedEncoder.packages, "nltk": "nltk"}
 
     min_sentences: Annotated[
-        int, Ge(1), Unit("sentences"), Doc("minimum length of a content; a shorter one is no context", "MACLR's code")
+        int,
+        Ge(1),
+        Unit("sentences"),
+        Doc("minimum length of a content that is a context; 1 where most are shorter", "MACLR's code"),
     ] = 2
     title_dropout: Annotated[
         Share, Doc("probability that a sentence loses the title's string, drawn at each visit", "MACLR's code")
@@ -93,6 +96,8 @@ class ContextEncoder(PretrainedEncoder):
             sentences=self.sentences,
         )
         self.notes["documents_without_a_context"] = drawn.left_out
+        if drawn.min_sentences != self.min_sentences:
+            self.notes["sentences_of_a_context"] = drawn.min_sentences
         return drawn
 
     def _beside(

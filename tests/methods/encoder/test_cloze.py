@@ -37,8 +37,9 @@ def test_documents_without_a_context_are_counted(artifacts, checkpoint):
     assert drawn.titles[1].tolist() == tokenizer(["candle"], 8)[0]
     again = context_pairs(artifacts, texts, (tokenizer, tokenizer), **options)
     assert again.contexts.folder == drawn.contexts.folder
-    with pytest.raises(MethodError, match="no document has a title and a context of at least 4 sentences"):
-        context_pairs(artifacts, texts, (tokenizer, tokenizer), **{**options, "min_sentences": 4})
+    # Shorter than all, so that all documents are taken.
+    longer = context_pairs(artifacts, texts, (tokenizer, tokenizer), **{**options, "min_sentences": 4})
+    assert (longer.left_out, longer.rows.tolist(), longer.min_sentences) == (0, [0, 1, 2], 1)
 
 
 def test_which_documents_have_a_context(artifacts, checkpoint):
@@ -51,6 +52,19 @@ def test_which_documents_have_a_context(artifacts, checkpoint):
     assert context_pairs(artifacts, texts, (tokenizer, tokenizer), min_sentences=2, **options).rows.tolist() == [3]
     # Nothing but the title: it stays.
     assert one.contexts[1].tolist() == tokenizer(["apple apple"], 16)[0]
+    with pytest.raises(MethodError, match="no document has a title and a content"):
+        context_pairs(artifacts, texts.take([1, 2, 4]), (tokenizer, tokenizer), min_sentences=1, **options)
+
+
+@pytest.mark.parametrize(("long", "rows", "least"), [(1, [0, 1, 2], 1), (2, [0, 1], 2)])
+def test_one_sentence_is_a_context_where_most_contents_have_one(artifacts, checkpoint, long, rows, least):
+    """Of three documents with a title and a content; the last two lack one of them."""
+    contents = ["The old. The new."] * long + ["Only the old."] * (3 - long) + ["", "The old. The new."]
+    texts, tokenizer = Texts.from_lists([*["apple"] * 4, ""], contents), open_tokenizer(checkpoint())
+    options = {"context_length": 16, "title_length": 8, "title_dropout": 0.9, "seed": 0, "min_sentences": 2}
+    drawn = context_pairs(artifacts, texts, (tokenizer, tokenizer), **options)
+    assert (drawn.rows.tolist(), drawn.min_sentences, drawn.left_out) == (rows, least, 5 - len(rows))
+    assert len(drawn.contexts) == len(rows)
 
 
 def test_visits_in_another_process(artifacts, checkpoint):

@@ -95,7 +95,7 @@ def test_a_checkpoint_without_training_needs_no_context(run, checkpoint, stories
         found, _ = run(kind, titles, {**values, **none}, pairs=pairs)
         expected, _ = run(SentBERT, titles, values, pairs=pairs)
         assert np.array_equal(found.scores, expected.scores)
-    with pytest.raises(MethodError, match="no document has a title and a context"):
+    with pytest.raises(MethodError, match="no document has a title and a content"):
         run(kind, titles, {**values, "steps": 1, "batch": 8})
 
 
@@ -176,8 +176,12 @@ def test_documents_without_a_context_are_in_the_notes(run, checkpoint, stories):
     )
     _, method = run(ICT, (shorter, raw_Y, pairs), values_of(ICT, checkpoint()))
     assert method.notes["documents_without_a_context"] == 4
+    assert "sentences_of_a_context" not in method.notes
+    short = Texts.from_lists(list(raw_X.titles), ["One sentence."] * len(raw_X))
+    _, method = run(ICT, (short, raw_Y, pairs), values_of(ICT, checkpoint()))
+    assert (method.notes["documents_without_a_context"], method.notes["sentences_of_a_context"]) == (0, 1)
     titles_only = (Texts.from_lists(list(raw_X.titles)), raw_Y, pairs)
-    with pytest.raises(MethodError, match="no document has a title and a context"):
+    with pytest.raises(MethodError, match="no document has a title and a content"):
         run(ICT, titles_only, values_of(ICT, checkpoint()))
 
 

@@ -356,7 +356,7 @@ STAGES = {
 #: The weights that Stage II starts from are those that Stage I ends with.
 SECOND = {
     "steps": 5, "pseudo_top": 1, "pseudo_mix": "sum", "pseudo_twice": True, "pseudo_loss": "equation-2",
-    "hard_negatives": 1, "negative_margin": 0.1, "pseudo_replay": 0.5, "pseudo_steps": 3, "pseudo_tfidf": False,
+    "hard_negatives": 1, "negative_margin": 0.1, "pseudo_replay": 0.5, "pseudo_steps": 3,
     "pseudo_bm25": True, "pseudo_recipe": "sklearn", "min_pseudo_score": 0.999, "min_pseudo_margin": 0.1,
     "pseudo_rounds": 2,
 }  # fmt: skip
@@ -409,6 +409,8 @@ AFTER = {"within": f"{SELF_TRAINING}._second_stage", "pseudo_mix": "sum", "pseud
 HARD = {"hard_negatives": 1, "hard_first": 1, "hard_last": 4, "pseudo_top": 1}
 SOFT = {"pseudo_loss": "soft", "soft_labels": 3}
 add_learning_case(*STAGE, SECOND, DOCUMENTS, LABELS, within=AFTER["within"])
+# With more labels of the encoder per document, they may have those of TF-IDF among them.
+add_learning_case(*STAGE, {"pseudo_tfidf": False}, within=AFTER["within"], pseudo_top=1)
 add_learning_case(
     *STAGE,
     {"hard_negatives": 2, "hard_first": 2, "hard_last": 5, "negatives": "all", "pseudo_bm25": True},

@@ -537,7 +537,7 @@ def test_a_corpus_of_one(run):
 
 def test_no_document_has_a_context(run, stories):
     titles = Texts.from_lists(list(stories[0].titles))
-    with pytest.raises(MethodError, match="no document has a title and a context"):
+    with pytest.raises(MethodError, match="no document has a title and a content"):
         run((titles, stories[1]))
 
 
