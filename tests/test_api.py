@@ -299,7 +299,7 @@ def test_a_method_cannot_start_a_run(tiny, plugin):
 
 def test_all_leaves_out_what_cannot_run(tiny, options, monkeypatch):
     monkeypatch.setattr(BM25, "require", lambda self: (_ for _ in ()).throw(Unavailable("no bm25", "get it")))
-    monkeypatch.setattr("xmcbench.experiment.execute", lambda *_: ())
+    monkeypatch.setattr("xmcbench.display.execute", lambda *_: ())
     results = xmcbench.run(tiny, options=options)
     assert [str(skipped) for skipped in results.skipped if skipped.method == "bm25"] == [
         "bm25 is left out: no bm25 (get it)"

@@ -54,7 +54,7 @@ def _task(folder, kind):
         known = KnownPairs(instances, labels, load_npz(folder / "pairs.npz"), 12, 0.05, seed=3, balanced=True)
         return Replayed(known, TwoViews(instances, instances, 8, 0.05, seed=3), 0.5)
     own = OwnTitles(np.arange(len(instances)) % 10, np.arange(len(labels)), 1)
-    drawn = ContextPairs(instances, instances, np.arange(len(instances)), 0)
+    drawn = ContextPairs(instances, instances, np.arange(len(instances)), 0, 1)
     sources = Sources(drawn, instances, labels, own)
     schedule, regularization = ClusterSchedule(9, 4, 1, 2), Regularization(5, 0.7, kind.removesuffix(" twins"))
     return FirstStage(sources, np.arange(29), schedule, regularization, 12, 0.5, seed=3)
