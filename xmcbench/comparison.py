@@ -165,12 +165,12 @@ def compare(
     """
     chosen = Setting.optional(setting, ratio, by)
     seeds = None if seed is None else seeds_of(seed)
-    one, other = choose(Store(Path(runs)), first, second, Conditions(dataset, chosen, seeds))
+    judged = Registry().staleness(Path(runs)) if staleness is None else staleness
+    one, other = choose(Store(Path(runs)), first, second, Conditions(dataset, chosen, seeds, judged))
     unpaired = obstacle(one, other, filter)
     if unpaired and not force:
         raise UsageError(f"the two rows differ in their {unpaired}", "`compare --force` shows them without a test")
     differences, instances, filter_name = _differences(one, other, filter, bool(unpaired))
-    judged = Registry().staleness(Path(runs)) if staleness is None else staleness
     return Comparison(
         one,
         other,

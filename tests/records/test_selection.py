@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.records import Store
+from xmcbench.records import Staleness, Store
 from xmcbench.records.selection import Conditions, choose, choose_row
 from xmcbench.setting import Setting
 
@@ -149,6 +149,20 @@ def test_a_word_that_names_several_rows_is_told_their_keys(chosen, record):
 def test_a_bare_name_means_the_row_without_changed_parameters(chosen):
     first, _ = chosen(("a", (0, 1), {}), ("b", (0,), {}), ("a", (0, 1), {"ngrams": 2}))
     assert {record.name for record in first.records} == {"A"}
+
+
+def test_a_preset_means_the_row_with_its_values(record, altered, tmp_path):
+    """The variant says steps in words, for every number of them."""
+    store = Store(tmp_path / "runs")
+    for steps in (20, 60):
+        store.write(altered(record("ict", steps=steps), (("method", "variant"), f"small, {steps} steps")))
+    today = Staleness(presets={"ict": {"": {"steps": 20}, "small": {"steps": 60}}})
+    for word in ("ict", "ict:small"):
+        chosen = choose_row(store, word, Conditions(staleness=today))
+        assert [record.cell.parameters["steps"] for record in chosen.records] == [60]
+        with pytest.raises(UsageError, match=f"{word} matches 2 rows"):
+            choose_row(store, word, Conditions())
+    assert choose_row(store, "ict:20 steps", Conditions(staleness=today)).records[0].cell.parameters["steps"] == 20
 
 
 def test_a_name_that_is_not_there_is_answered_with_those_that_are(chosen, tmp_path):

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from xmcbench.command import flags, report, request
 
 if TYPE_CHECKING:
-    from xmcbench.records.selection import Selected
+    from xmcbench.records.selection import Conditions, Selected
 
 #: The defaults of the flags for two rows.
 _OF_TWO: dict[str, Any] = {"metric": "P@1", "instances": 5, "html": None}
@@ -84,9 +84,10 @@ def _by_label(arguments: argparse.Namespace) -> int:
     if arguments.by == "label" and arguments.setting != "fs":
         arguments.by = None  # not the unit of a few-shot setting, but what is asked for
     store = Store(arguments.runs)
-    row = choose_row(store, arguments.first, request.conditions(arguments))
+    conditions = request.conditions(arguments, request.staleness(arguments))
+    row = choose_row(store, arguments.first, conditions)
     if arguments.threshold_from is not None:
-        return _threshold(arguments, row)
+        return _threshold(arguments, row, conditions)
     found = explain_by_label(row, arguments.filter, arguments.k, request.place(arguments))
     report.show(found, arguments.json)
     if arguments.csv:
@@ -94,14 +95,13 @@ def _by_label(arguments: argparse.Namespace) -> int:
     return report.warn_left_out(store)
 
 
-def _threshold(arguments: argparse.Namespace, row: Selected) -> int:
+def _threshold(arguments: argparse.Namespace, row: Selected, conditions: Conditions) -> int:
     from xmcbench.analysis.threshold import find_threshold
     from xmcbench.records.selection import choose_row
 
     request.check_unused(arguments, "{} is for figures by label", "leave it out", k=5, csv=None)
     other = request.reference(arguments.threshold_from, arguments.columns)
-    conditions = replace(request.conditions(arguments), dataset=other)
-    chosen_on = choose_row(row.store, arguments.first, conditions)
+    chosen_on = choose_row(row.store, arguments.first, replace(conditions, dataset=other))
     found = find_threshold(chosen_on, row, arguments.filter, (other, request.place(arguments)))
     report.show(found, arguments.json)
     return report.warn_left_out(row.store)

@@ -87,7 +87,7 @@ def _records(arguments: argparse.Namespace) -> int:
     from xmcbench.analysis.export import write_records
 
     store, records = _read(arguments.runs)
-    write_records(records, arguments.out, request.registry(arguments.plugin).staleness(arguments.runs))
+    write_records(records, arguments.out, request.staleness(arguments))
     print(f"{format_count(len(records), 'record')} in {arguments.out}")
     return report.warn_left_out(store)
 
@@ -102,7 +102,7 @@ def _table(arguments: argparse.Namespace) -> int:
     store, read = _read(arguments.runs)
     records, earlier = latest(read)
     report.note_earlier(earlier)
-    staleness = request.registry(arguments.plugin).staleness(arguments.runs)
+    staleness = request.staleness(arguments)
     context = Context((), staleness, scores=StoredScores(store))
     setting = request.only_setting(arguments)
     made = paper_table(records, setting, arguments.metric, context, arguments.dataset, arguments.methods)
@@ -129,7 +129,7 @@ def _mlflow(arguments: argparse.Namespace) -> int:
     from xmcbench.analysis.export import log_records
 
     store, records = _read(arguments.runs)
-    staleness = request.registry(arguments.plugin).staleness(arguments.runs)
+    staleness = request.staleness(arguments)
     new = log_records(records, str(arguments.runs), arguments.to, arguments.experiment, staleness)
     left = len(records) - new
     print(f"{format_count(new, 'record')} in {arguments.to}" + (f", {left} already there" if left else ""))
@@ -156,7 +156,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from xmcbench.records import Store
     from xmcbench.records.selection import choose_row
 
-    row = choose_row(Store(arguments.runs), arguments.method, request.conditions(arguments), unscored=True)
+    conditions = request.conditions(arguments, request.staleness(arguments))
+    row = choose_row(Store(arguments.runs), arguments.method, conditions, unscored=True)
     if len(row.records) > 1:
         raise UsageError(f"{arguments.method} has the seeds {', '.join(map(str, row.seeds))}", "choose one: --seed S")
     record = row.records[0]

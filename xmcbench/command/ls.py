@@ -237,7 +237,7 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     store, listing = Store(arguments.runs), []
     store.check_exists()
     stored = StoredScores(store)
-    staleness, here = request.registry(arguments.plugin).staleness(arguments.runs), environment.packages()
+    staleness, here = request.staleness(arguments), environment.packages()
     records = store.records()
     report.note_unknown(records, staleness)
     for record in records:

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     if (arguments.first is None) != (arguments.second is None):
         raise UsageError("power needs two rows, or none", "xmcbench power A B --detect 0.5")
     store, rows, detect = Store(arguments.runs), (arguments.first, arguments.second), arguments.detect / 100
-    conditions, power = request.conditions(arguments), arguments.power / 100
+    conditions, power = request.conditions(arguments, request.staleness(arguments)), arguments.power / 100
     found = find_needed(*rows, detect, arguments.metric, power, store, conditions, arguments.filter)
     if arguments.json:
         print(json.dumps([needed.as_json() for needed in found], indent=1))

@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     records, earlier = latest(store.records())
     report.note_earlier(earlier)
     spelled = {record.cell.dataset.casefold(): record.cell.dataset for record in records}
-    staleness = request.registry(arguments.plugin).staleness(arguments.runs)
+    staleness = request.staleness(arguments)
     given = [name.strip() for name in (arguments.dataset or "").split(",") if name.strip()]
     setting = request.only_setting(arguments)
     listed = overall.read_list(arguments.runs).get(setting.slug)

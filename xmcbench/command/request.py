@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from xmcbench.experiment import Options
     from xmcbench.plugins.registry import Registry
     from xmcbench.records.selection import Conditions
+    from xmcbench.records.staleness import Staleness
     from xmcbench.runner.target import Limits, Target
     from xmcbench.setting import Setting
 
@@ -61,13 +62,19 @@ def target(arguments: argparse.Namespace, runs: Path) -> Target:
     return Target(Store(runs), limits(arguments), compute(arguments))
 
 
-def conditions(arguments: argparse.Namespace) -> Conditions:
+def staleness(arguments: argparse.Namespace) -> Staleness:
+    """Return today's code, by which the records of --runs are judged. Raises UsageError and StorageError."""
+    return registry(vars(arguments).get("plugin", ())).staleness(arguments.runs)
+
+
+def conditions(arguments: argparse.Namespace, staleness: Staleness) -> Conditions:
     """Return the conditions for rows that ``add_choice`` has read. Raises UsageError."""
     from xmcbench.records.selection import Conditions
     from xmcbench.setting import Setting, seeds_of
 
     setting = Setting.optional(arguments.setting, arguments.ratio, arguments.by)
-    return Conditions(place(arguments), setting, seeds_of(arguments.seed) if arguments.seed else None)
+    seeds = seeds_of(arguments.seed) if arguments.seed else None
+    return Conditions(place(arguments), setting, seeds, staleness)
 
 
 def comparison(arguments: argparse.Namespace, force: bool = False) -> Comparison:
@@ -77,10 +84,10 @@ def comparison(arguments: argparse.Namespace, force: bool = False) -> Comparison
 
     names = ("runs", "setting", "ratio", "by", "seed", "filter")
     chosen = {name: getattr(arguments, name) for name in names}
-    staleness = registry(arguments.plugin).staleness(arguments.runs)
+    judged = staleness(arguments)
     rows = (arguments.first, arguments.second)
-    found = compare(*rows, dataset=place(arguments), **chosen, force=force, staleness=staleness)
-    report.note_unknown([*found.first.records, *found.second.records], staleness)
+    found = compare(*rows, dataset=place(arguments), **chosen, force=force, staleness=judged)
+    report.note_unknown([*found.first.records, *found.second.records], judged)
     return found
 
 

@@ -33,8 +33,9 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.analysis import prediction
     from xmcbench.records import Store
 
-    store, conditions = Store(arguments.runs), request.conditions(arguments)
-    registry = request.registry(arguments.plugin)
+    store, registry = Store(arguments.runs), request.registry(arguments.plugin)
+    staleness = registry.staleness(arguments.runs)
+    conditions = request.conditions(arguments, staleness)
     if arguments.instance is not None:
         unused, hint = "{} can only be used with --text", "--instance reads a stored result and runs nothing"
         request.check_unused(arguments, unused, hint, **flags.LIMITS, **flags.DEVICE)
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
             conditions=conditions,
             filter_name=arguments.filter,
             k=arguments.k,
-            staleness=registry.staleness(arguments.runs),
+            staleness=staleness,
         )
     else:
         if arguments.filter is not None:

@@ -11,6 +11,7 @@ from statistics import fmean
 from xmcbench.errors import DataError, NoResult, UnknownName, UsageError
 from xmcbench.records.record import Record
 from xmcbench.records.record_json import read_record
+from xmcbench.records.staleness import Staleness
 from xmcbench.records.store import Store
 from xmcbench.setting import Setting
 
@@ -63,12 +64,15 @@ class Selected:
 class Conditions:
     """Conditions: dataset, setting, seeds.
 
-    A dataset by its name is every version of it; one at a place is the version that is there.
+    A dataset by its name is every version of it; one at a place is the version that is there. staleness: today's
+    presets, by which a bare preset selects the row with its values; without it, rows that no name shows to be changed
+    are as good.
     """
 
     dataset: str | None = None
     setting: Setting | None = None
     seeds: Sequence[int] | None = None
+    staleness: Staleness | None = None
 
 
 def choose(store: Store, first: str, second: str, conditions: Conditions) -> tuple[Selected, Selected]:
@@ -92,7 +96,7 @@ def choose(store: Store, first: str, second: str, conditions: Conditions) -> tup
         hint, choices = _choices(*candidates)
         raise UsageError(f"{first} and {second} have several results in common", hint, choices)
     one, other = (
-        _select_row(word, found[place], store)
+        _select_row(word, found[place], store, conditions)
         for word, place, found in zip((first, second), chosen, candidates, strict=True)
     )
     return pair_records(one, other)
@@ -118,7 +122,7 @@ def choose_row(store: Store, word: str, conditions: Conditions, unscored: bool =
     places = _places(word, _records_for((word,), store), store, conditions, unscored)
     if len(places) > 1:
         raise UsageError(f"{word} has several results", *_choices(places))
-    return _select_row(word, next(iter(places.values())), store)
+    return _select_row(word, next(iter(places.values())), store, conditions)
 
 
 def places(store: Store, conditions: Conditions) -> dict[Place, list[Record]]:
@@ -227,12 +231,15 @@ def _variants(record: Record) -> set[str]:
     return {variant, *(part.strip() for part in variant.split(","))}
 
 
-def _select_row(word: str, records: Sequence[Record], store: Store) -> Selected:
+def _select_row(word: str, records: Sequence[Record], store: Store, conditions: Conditions) -> Selected:
     names: dict[str, list[Record]] = {}
     for record in records:
         names.setdefault(str(sorted(record.cell.parameters.items())), []).append(record)
     # A bare name or preset means the row that the preset gives, not those with changed parameters.
     unchanged = [row for row in names.values() if not row[0].method.changes]
+    if len(unchanged) > 1 and (today := conditions.staleness):
+        # A method may describe its parameters in words, such as its steps, which then are no changes in the variant.
+        unchanged = [row for row in unchanged if not today.has_changed(row[0], row[0].method.variant.split(", ")[0])]
     found = unchanged if len(unchanged) == 1 else [*names.values()]
     if len(found) > 1:
         rows = sorted({f"{row[0].key[:12]}  {row[0].name}" for row in found})
