@@ -40,9 +40,9 @@ Shown = TypeVar("Shown", Row, CoverageLine)
 def of_dataset(complete: Mapping[Setting, Sequence[Record]], filter_name: str, staleness: Staleness) -> Iterator[Chart]:
     """Yield the charts of a dataset, the most telling first. complete: setting -> records of whole methods."""
     records = [record for group in complete.values() for record in group]
-    for metric in _CURVES:
-        if made := curve(records, "label", metric, filter_name, staleness=staleness):
-            yield coverage(_best(made))
+    by_label = [curve(records, "label", metric, filter_name, staleness=staleness) for metric in _CURVES]
+    for made in filter(None, by_label):
+        yield coverage(_best(made))
     if costs := tradeoff(complete, filter_name, staleness):
         yield costs
     for group in complete.values():
@@ -50,8 +50,8 @@ def of_dataset(complete: Mapping[Setting, Sequence[Record]], filter_name: str, s
             yield drawn
     if made := curve(records, "pair", _CURVES[0], filter_name, staleness=staleness):
         yield coverage(_best(made))
-    if zero_shot := complete.get(Setting("ez")):
-        # One of them: a page shows results, and the records have the losses of all trainings.
+    if not any(by_label) and (zero_shot := complete.get(Setting("ez"))):
+        # One, on a page without other curves: a page shows results, and the records have the losses of all trainings.
         yield from itertools.islice(loss_charts(zero_shot, f"{zero_shot[0].cell.dataset.lower()}-training"), 1)
 
 
