@@ -2,9 +2,11 @@
 
 import itertools
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -20,7 +22,7 @@ from xmcbench.records import Store, read_record
 from xmcbench.records.ranks import Ranks
 from xmcbench.runner import scoring
 from xmcbench.runner.rows import Request, resolve
-from xmcbench.storage.canonical import sha256_json
+from xmcbench.storage.canonical import canonical_json, sha256_json
 
 BOARD = Path(__file__).parents[2] / "leaderboards"
 
@@ -88,6 +90,39 @@ def test_pages_and_figures_are_few_and_small():
     sizes = {page.name: page.stat().st_size for page in BOARD.glob("*.md")}
     assert {name: size for name, size in sizes.items() if size > 60 * 1024} == {}
     assert len([*(BOARD / "figures").iterdir()]) <= 40
+
+
+#: A figure in a remark: two decimals from 3 up. Differences follow "by"; "3.84K texts" are none.
+FIGURE = re.compile(r"(?<![\d.+-])(?<!by )([3-9]|\d\d)(\.\d\d)(?![\d.KM]| points| of | below)")
+REMARKED = ("P@1", "P@5", "R@10", "R@100", "PSP@1")
+
+
+def figures_of_rows():
+    """Return dataset -> the means over seeds of each row, and of its groups of labels; of -dev datasets, each seed's too."""
+    groups, found = {}, {}
+    for record in Store(BOARD).records():
+        if record.ok:
+            cell = record.cell
+            row = (cell.dataset.lower(), cell.setting, cell.method, canonical_json(cell.parameters))
+            groups.setdefault(row, []).append(record.metrics[record.protocol.filter])
+    for (dataset, *_), seeds in groups.items():
+        parts = [seeds, *([figures.views[view] for figures in seeds] for view in seeds[0].views)]
+        if dataset.endswith("-dev"):
+            parts += [[figures] for figures in seeds]
+        means = (100 * fmean(part.values[name] for part in of) for of in parts for name in REMARKED)
+        found.setdefault(dataset, set()).update(f"{mean:.2f}" for mean in means)
+    return found
+
+
+def test_figures_in_remarks_are_those_of_rows():
+    """A figure of a row that ran again changes on the pages alone."""
+    rows, wrong = figures_of_rows(), []
+    for file in sorted((BOARD / "remarks").glob("*.md")):
+        for paragraph in file.read_text(encoding="utf-8").split("\n\n"):
+            named = {name for name in rows if name == file.stem or name in paragraph.lower()} or rows
+            known = set().union(*(rows[name] for name in named))
+            wrong += [f"{file.name}: {found[0]}" for found in FIGURE.finditer(paragraph) if found[0] not in known]
+    assert wrong == []
 
 
 def test_a_record_without_ranks_is_marked():
