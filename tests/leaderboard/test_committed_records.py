@@ -98,7 +98,7 @@ REMARKED = ("P@1", "P@5", "R@10", "R@100", "PSP@1")
 
 
 def figures_of_rows():
-    """Return dataset -> the means over seeds of each row and of its groups of labels; of -dev, the seeds' figures too."""
+    """Return dataset -> the means over seeds of each row and of its groups of labels; of -dev, seeds' figures too."""
     groups, found = {}, {}
     for record in Store(BOARD).records():
         if record.ok:
