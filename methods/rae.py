@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
-from xmcbench import Doc, Texts, TopK
+from xmcbench import Doc, Texts, TopK, load_arrays, save_arrays
 from xmcbench.methods.declarations import AboveZero, Positive, Probability
 from xmcbench.methods.encoder.dual_encoder import DualEncoder
 from xmcbench.methods.presets import CHOICES, PRESETS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scipy.sparse import csr_matrix
 
+#: The file of the instances' vectors and labels, beside a kept encoder.
+_INSTANCES = "instances.safetensors"
 #: Texts whose keys are weighed at a time.
 _ROWS = 4096
 
@@ -71,6 +75,21 @@ class RAE(DualEncoder):
             for near in zip(labels, instances, strict=True):
                 yield aggregate(*near, self._known, tower.temperature, self.mix, k)
         self.notes["search of instances"] = found["search"]
+
+    def save(self, folder: Path) -> None:
+        """Write what ``DualEncoder.save`` does, and the vectors of the instances with their labels."""
+        super().save(folder)
+        known = {"labels": self._known.indices, "ends": self._known.indptr}
+        save_arrays(folder / _INSTANCES, {"vectors": self._instances, **known})
+
+    def load(self, folder: Path) -> None:
+        from scipy.sparse import csr_matrix
+
+        super().load(folder)
+        kept = load_arrays(folder / _INSTANCES)
+        ones, self._instances = np.ones(len(kept["labels"]), np.float32), kept["vectors"]
+        shape = len(self._instances), len(self._labels)
+        self._known = csr_matrix((ones, kept["labels"], kept["ends"]), shape)
 
 
 def aggregate(labels: TopK, instances: TopK, known: csr_matrix, temperature: float, mix: float, k: int) -> TopK:

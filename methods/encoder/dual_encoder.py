@@ -156,6 +156,19 @@ class LabelSearch(BackboneMethod):
         with tower.embeddings(instances, dtype=self._dtype) as vectors:
             yield from tower.nearest(vectors, self._labels, k, self.notes)
 
+    def save(self, folder: Path) -> None:
+        """Write the encoder as a folder that sentence-transformers loads, and ``labels.safetensors``: ``vectors``."""
+        from xmcbench.methods.encoder.opening import save_tower
+
+        save_tower(self._tower, folder)
+        save_arrays(folder / _VECTORS, {"vectors": self._labels})
+
+    def load(self, folder: Path) -> None:
+        """Open the encoder that ``save`` wrote, which is the backbone from then on, and read the labels' vectors."""
+        self.backbone, self.head = str(folder.resolve()), "native"
+        self._tower = self._open(Texts.of([]), Texts.of([]))
+        self._labels = load_arrays(folder / _VECTORS)["vectors"]
+
     @property
     def _prompts(self) -> tuple[str | None, str | None]:
         return self.instance_prompt, self.label_prompt
@@ -246,19 +259,6 @@ class DualEncoder(LabelSearch):
         self._labels = tower.embed(labels, unchanged and self.head != "paper", self._dtype)
         self.notes["cut_labels"] = labels.at_the_limit
         self._tower = tower
-
-    def save(self, folder: Path) -> None:
-        """Write the encoder as a folder that sentence-transformers loads, and ``labels.safetensors``: ``vectors``."""
-        from xmcbench.methods.encoder.opening import save_tower
-
-        save_tower(self._tower, folder)
-        save_arrays(folder / _VECTORS, {"vectors": self._labels})
-
-    def load(self, folder: Path) -> None:
-        """Open the encoder that ``save`` wrote, which is the backbone from then on, and read the labels' vectors."""
-        self.backbone, self.head = str(folder.resolve()), "native"
-        self._tower = self._open(Texts.of([]), Texts.of([]))
-        self._labels = load_arrays(folder / _VECTORS)["vectors"]
 
     def _open(self, raw_X: Texts, raw_Y: Texts, **options: Any) -> Tower:
         own = {"projection": self._projection and self.head != "paper", "cached_tokens": self.cached_tokens}
