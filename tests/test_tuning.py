@@ -87,7 +87,8 @@ def test_the_test_set_is_never_read(tiny, tmp_path, plugin):
 
 
 def test_a_dataset_of_held_out_instances_is_taken_as_it_is(tiny):
-    assert hold_out("lf-debian-20k-dev") == "lf-debian-20k-dev"
+    for name in ("lf-debian-20k-dev", "lf-yso-abstracts-dev"):
+        assert hold_out(name) == name
     assert hold_out(f"{tiny}?dev=0.3") == f"{tiny}?dev=0.3"
     assert load_dataset(hold_out(str(tiny))).name == "tiny-dev-0.1"
 

@@ -60,7 +60,7 @@ def check_choosable(metric: str, datasets: Iterable[Dataset]) -> None:
     if metric not in METRICS:
         raise UnknownName("metric", metric, METRICS)
     for dataset in datasets:
-        if dataset.card.derive is None or dataset.card.derive.held_out is None:
+        if not dataset.card.is_for_choosing:
             raise UsageError(
                 f"--best would choose by the test labels of {dataset.name}",
                 "choose on a dataset of held-out training instances, such as lf-debian-20k-dev",

@@ -113,8 +113,8 @@ class Tuned:
 def hold_out(place: str) -> str:
     """Return the reference to a dataset of which training instances are held out: itself if it is such a one."""
     card = locate(place).card
-    is_held_out = card is not None and card.derive is not None and card.derive.held_out is not None
-    return place if is_held_out or f"{DEV}=" in place else reference_to(place, {DEV: f"{SHARE:g}"})
+    is_for_choosing = card is not None and card.is_for_choosing
+    return place if is_for_choosing or f"{DEV}=" in place else reference_to(place, {DEV: f"{SHARE:g}"})
 
 
 def tune(

@@ -101,8 +101,8 @@ class Card(_Part, frozen=True):
 
     slug: its name in file names and on the command line. filter: of its tables by default. files: file name -> SHA-256.
     downloads: where the data are, in order of preference. checked: the day on which these were last compared with their
-    origin, and how. default: whether it is used if no dataset is named. date: of the test data, where it matters which
-    models are older.
+    origin, and how. default: whether it is used if no dataset is named. held_out: whether the test instances are
+    training instances of another dataset. date: of the test data, where it matters which models are older.
     """
 
     name: str
@@ -116,6 +116,7 @@ class Card(_Part, frozen=True):
     checked: Annotated[str, Meta(pattern=r"^(\d{4}-\d{2}-\d{2}: .+)?$")] = ""
     filter: Filter = "none"
     default: bool = False
+    held_out: bool = False
     counts: dict[Count, _Size] = {}
     propensity: Propensity = Propensity()
     files: dict[str, str] = {}
@@ -127,6 +128,11 @@ class Card(_Part, frozen=True):
         """Raise ValueError for a name that is not a valid file name."""
         check_name("name", self.name)
         check_name("slug", self.slug)
+
+    @property
+    def is_for_choosing(self) -> bool:
+        """True if hyperparameters may be chosen by the test labels, which are those of held-out instances."""
+        return self.held_out or (self.derive is not None and self.derive.held_out is not None)
 
 
 #: In the name of a dataset of which only some documents are used.
