@@ -3,7 +3,7 @@ import shutil
 import numpy as np
 import pytest
 
-from xmcbench.data import load_dataset
+from xmcbench.data import export, load_dataset
 from xmcbench.data.opening import draw
 from xmcbench.data.synthesis import synthesize
 from xmcbench.errors import DataError
@@ -64,6 +64,9 @@ def test_held_out_instances_are_training_instances_that_are_gone_from_training(s
         assert (getattr(derived, f"{side}_pairs")() != source.train_pairs()[own]).nnz == 0
     assert not {*derived.test} & {*source.test}
     assert "file" not in derived.filters
+    export(derived, tmp_path / "exported", "xc")
+    held_out = [load_dataset(place).card.is_for_choosing for place in ("source", "d", str(tmp_path / "exported"))]
+    assert held_out == [False, True, True]
 
 
 @pytest.mark.parametrize(

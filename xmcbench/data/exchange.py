@@ -67,7 +67,8 @@ def export(dataset: Dataset, out: Path, format: str, force: bool = False, flatte
             write_filter(folder / TEST_FILTER[0], dataset.filter("file"))
         files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
         sums = {path.as_posix(): sha256_file(folder / path) for path in files}
-        changed = {"counts": dataset.counts(), "files": sums, "default": False, "derive": None, "build": None}
+        kept = {"counts": dataset.counts(), "files": sums, "held_out": dataset.card.is_for_choosing}
+        changed = {**kept, "default": False, "derive": None, "build": None}
         write_card(folder / "card.toml", msgspec.structs.replace(dataset.card, **changed))
     return [out / name for name in sorted([*files, Path("card.toml")])]
 
