@@ -109,9 +109,9 @@ class Rerank(Method):
         self.notes["pairs_read"] = len(rows)
         scores = np.full(labels.shape, -np.inf, np.float32)
         if len(rows):
-            names = list(self._texts[1])
+            documents, names = list(raw_X), list(self._texts[1])
             chosen = zip(rows.tolist(), labels[rows, places].tolist(), strict=True)
-            scores[rows, places] = self._score(raw_X, [(raw_X[row], names[label]) for row, label in chosen])
+            scores[rows, places] = self._score(raw_X, [(documents[row], names[label]) for row, label in chosen])
         ordered = reorder(found, scores)
         yield TopK(ordered.indices[:, :k], ordered.scores[:, :k])
 

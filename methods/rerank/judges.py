@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -131,10 +132,11 @@ def read_score(document: Mapping[str, Any]) -> float:
             found[word] += math.exp(float(entry["logprob"]))
     if total := sum(found.values()):
         return found["yes"] / total
-    said = str(choice["message"]["content"]).strip().strip('."*').casefold()
-    if not said.startswith(("yes", "no")):
-        raise ValueError(f"the model says neither yes nor no but {said[:40]!r}")
-    return float(said.startswith("yes"))
+    content = str(choice["message"]["content"] or "")
+    said = re.match(r"\W*(yes|no)\b", content, re.IGNORECASE)
+    if said is None:
+        raise ValueError(f"the model says neither yes nor no but {content[:40]!r}")
+    return float(said[1].casefold() == "yes")
 
 
 def _retry_after(value: str) -> float:

@@ -7,9 +7,11 @@ The judge is the model with its digest or, on a server, its name, and a digest o
 from __future__ import annotations
 
 import hashlib
+import math
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -17,7 +19,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from xmcbench import Artifacts, UsageError, progress
+from xmcbench import Artifacts, MethodError, UsageError, progress
 
 #: A document and a label, as texts.
 Pair = tuple[str, str]
@@ -61,7 +63,8 @@ class Judgments:
             self._read(file, may_be_cut=file == out)
 
     def score(self, pairs: Sequence[Pair]) -> np.ndarray:
-        """Return the scores of pairs, float32, asking the judge for those that are not known."""
+        """Return the scores of pairs, float32, asking the judge for those that are not known. Raises MethodError for a
+        score that is not finite."""
         keys = [(_digest(document), label) for document, label in pairs]
         places = {key: place for place, key in enumerate(keys) if key not in self._known}
         missing = [*places.values()]
@@ -71,6 +74,8 @@ class Judgments:
             with self._out.open("ab") as stream:
                 for position, score in self._judge.judge([pairs[place] for place in missing]):
                     key = keys[missing[position]]
+                    if not math.isfinite(score):
+                        raise MethodError(f"the judge gives {key[1]!r} the score {score}", "precision=fp32 may help")
                     self._known[key] = score
                     stream.write(msgspec.json.encode(Judgment(self._judge.identity, *key, score)) + b"\n")
                     stream.flush()  # what was paid for is not asked again, whatever ends this process
@@ -86,13 +91,13 @@ class Judgments:
     @staticmethod
     def digest(pairs: Sequence[Pair]) -> str:
         """Return the SHA-256 (hex) of pairs."""
-        return _digest("\x00".join(part for pair in pairs for part in pair))
+        digest = hashlib.sha256()
+        for place, part in enumerate(chain.from_iterable(pairs)):
+            digest.update((b"\x00" if place else b"") + part.encode())
+        return digest.hexdigest()
 
     def _read(self, file: Path, may_be_cut: bool) -> None:
-        try:
-            content = file.read_bytes()
-        except OSError as error:
-            raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+        content = _read_file(file)
         *lines, rest = content.split(b"\n")
         if may_be_cut and rest:  # the process was killed while it wrote
             file.write_bytes(content[: len(content) - len(rest)])
@@ -116,12 +121,15 @@ def keep_scores(
     own: bool = False,
 ) -> tuple[np.ndarray, dict[str, float], Path]:
     """Return a judge's scores of pairs, float32, what they cost, and the file that keeps them. texts: digests of those
-    that the pairs come from. files: of judgments that are not asked again. own: keep the file out of the reach of other
-    cells. The cost: how many answers were ``asked`` and how many were ``kept`` before, each pair once, ``seconds``, and
-    what the judge counts. A process that is killed asks for the rest when it is started again."""
+    that the pairs come from. files: of judgments that are not asked again, part of the identity. own: keep the file out
+    of the reach of other cells. The cost: how many answers were ``asked`` and how many were ``kept`` before, each pair
+    once, ``seconds``, and what the judge counts. A process that is killed asks for the rest when it is started
+    again."""
     files, begin, before = tuple(files), time.perf_counter(), dict(judge.counts)
-    identity: dict[str, object] = {"judge": judge.identity, "texts": list(texts)}
-    work = artifacts.unfinished("judgments", identity, Judgments)
+    given = [hashlib.sha256(_read_file(file)).hexdigest() for file in files]
+    identity = {"judge": judge.identity, "texts": list(texts), "files": given, "pairs": Judgments.digest(pairs)}
+    uses = Judgments, type(judge)
+    work = artifacts.unfinished("judgments", identity, *uses)
     cost: dict[str, float] = {"asked": 0, "kept": len({*pairs})}
 
     def build(folder: Path) -> None:
@@ -135,11 +143,17 @@ def keep_scores(
         cost["kept"] -= cost["asked"]
         shutil.rmtree(work)
 
-    identity["pairs"] = Judgments.digest(pairs)
-    file = artifacts.get("judgments", identity, build, uses=(Judgments,), own=own) / FILE
+    file = artifacts.get("judgments", identity, build, uses=uses, own=own) / FILE
     scores = Judgments(judge, file).score(pairs)
     cost["seconds"] = round(time.perf_counter() - begin, 2)
     return scores, cost | {name: number - before.get(name, 0) for name, number in judge.counts.items()}, file
+
+
+def _read_file(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
 
 
 def _digest(text: str) -> str:

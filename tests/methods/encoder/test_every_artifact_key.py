@@ -101,11 +101,16 @@ def _(world, raw_X=X, raw_Y=Y, **values):
     world.fit(LabelExpansion, raw_X, raw_Y, **values)
 
 
-@case("methods.rerank.judgments:keep_scores", "judgments", judge="other", texts=("c",), pairs=[("a", "c")])
-def _(world, judge="one", texts=("a", "b"), pairs=(("a", "b"),)):
+LINE = '{"judge": "third", "document": "a", "label": "b", "score": 0.5}\n'
+
+
+@case(
+    "methods.rerank.judgments:keep_scores", "judgments", judge="other", texts=("c",), pairs=[("a", "c")], given=2 * LINE
+)
+def _(world, judge="one", texts=("a", "b"), pairs=(("a", "b"),), given=LINE):
     answers = SimpleNamespace(identity=judge, counts={})
     answers.judge = lambda asked: ((place, 0.5) for place in range(len(asked)))
-    keep_scores(world.store, answers, pairs, texts)
+    keep_scores(world.store, answers, pairs, texts, [world.file("given.jsonl", given)])
 
 
 @case("methods.glove:GloVe._read_given", "word-vectors", content="2 2\na 1 2\nthe 1 3\n", max_words=6)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from fake_server import share
 
-from xmcbench import MethodError, Texts, UsageError
+from xmcbench import Artifacts, MethodError, Texts, UsageError
 from xmcbench.methods.rerank import Rerank, judges
 from xmcbench.methods.rerank.judges import Server, read_score
-from xmcbench.methods.rerank.judgments import FILE, Judgments
+from xmcbench.methods.rerank.judgments import FILE, Judgments, keep_scores
 from xmcbench.records import Store
 
 NEW = Texts.from_lists(["the old apple", "red bridge and green island"], ["candle forest", "garden"])
@@ -97,8 +97,9 @@ def test_answers_without_probabilities():
         return {"choices": [{"message": {"content": content}}]}
 
     assert [read_score(answer(said)) for said in ("Yes", " no.", "**Yes**")] == [1.0, 0.0, 1.0]
-    with pytest.raises(ValueError, match="says neither yes nor no but 'perhaps'"):
-        read_score(answer("Perhaps"))
+    for said in ("Perhaps", "Not", "Now", "Yesterday", "None", "", None):
+        with pytest.raises(ValueError, match=f"says neither yes nor no but {said or ''!r}"):
+            read_score(answer(said))
 
 
 def test_what_is_no_address():
@@ -142,6 +143,70 @@ def test_judgments_of_a_file_and_of_other_judges(fake, judge, tmp_path):
     (tmp_path / "bad.jsonl").write_text('{"judge": 1}\n')
     with pytest.raises(UsageError, match=r"bad.jsonl, line 1 is not a judgment"):
         Judgments(judge, tmp_path / "d.jsonl", [tmp_path / "bad.jsonl"])
+
+
+class Constant:
+    """A judge that always gives the same score. ends_at: the place of the pair at which it fails."""
+
+    identity = "constant"
+
+    def __init__(self, score, ends_at=None):
+        self.score, self.ends_at, self.counts = score, ends_at, {}
+
+    def judge(self, pairs):
+        for place in range(len(pairs)):
+            if place == self.ends_at:
+                raise MethodError("killed")
+            yield place, self.score
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """Scores of pairs from a store, by a judge that always gives the same score; also how many it was asked."""
+
+    def keep(pairs, score, files=(), ends_at=None, kind=Constant):
+        judge = kind(score, ends_at)
+        scores, cost, _ = keep_scores(Artifacts(tmp_path / "store"), judge, pairs, ["texts"], files)
+        return scores.tolist(), cost["asked"]
+
+    return keep
+
+
+def test_unfinished_judgments_belong_to_their_pairs(kept):
+    """Of two seeds: the one that ends removes its own file alone."""
+    with pytest.raises(MethodError, match="killed"):
+        kept(PAIRS[:10], 0.75, ends_at=9)
+    assert kept(PAIRS[:5], 0.5) == ([0.5] * 5, 5)
+    assert kept(PAIRS[:10], 0.25) == ([0.75] * 9 + [0.25], 1)
+
+
+def test_a_file_of_judgments_is_in_the_key(kept, tmp_path):
+    assert kept(PAIRS[:2], 0.25) == ([0.25] * 2, 2)
+    lines = Judgments(Constant(0.75), tmp_path / "given.jsonl")
+    lines.score(PAIRS[:1])
+    assert kept(PAIRS[:2], 0.5, [tmp_path / "given.jsonl"]) == ([0.75, 0.5], 1)
+    assert kept(PAIRS[:2], 0.5) == ([0.25] * 2, 0)
+
+
+class Doubled(Constant):
+    """A judge of another module, whose source is its code."""
+
+    __module__ = Rerank.__module__
+
+    def judge(self, pairs):
+        return ((place, 2 * score) for place, score in super().judge(pairs))
+
+
+def test_judgments_of_other_code_are_not_taken(kept):
+    assert kept(PAIRS[:2], 0.25) == ([0.25] * 2, 2)
+    assert kept(PAIRS[:2], 0.25, kind=Doubled) == ([0.5] * 2, 2)
+
+
+@pytest.mark.parametrize("score", [np.nan, np.inf])
+def test_a_score_that_is_not_finite_is_not_kept(kept, score):
+    with pytest.raises(MethodError, match=f"the judge gives '.*' the score {score}"):
+        kept(PAIRS[:2], score)
+    assert kept(PAIRS[:2], 0.5) == ([0.5] * 2, 2)
 
 
 def test_a_cell_is_made_again_from_its_judgments(fake, predicted, tmp_path):
