@@ -108,7 +108,7 @@ class Hybrid(Method):
         return [part.ranking((*self._texts, raw_X), self._pairs, k) for part in self._parts]
 
     def _fit_weights(self, pairs: csr_matrix) -> None:
-        from xmcbench.methods.hybrid.fusion import fit_weights, hold_out_rows, normalize, only_seen
+        from xmcbench.methods.hybrid.fusion import find_own_labels, fit_weights, hold_out_rows, normalize, only_seen
 
         raw_X, raw_Y = self._texts
         rows = hold_out_rows(pairs, self.held_out, _MOST_HELD_OUT, self.seed)
@@ -120,7 +120,8 @@ class Hybrid(Method):
         texts = raw_X.take(rest), raw_Y, raw_X.take(rows)
         rankings = [part.ranking(texts, pairs[rest], max(100, self.depth))[0] for part in self._parts]
         ready = [TopK(ranking.indices, normalize(ranking, self.normalization, len(raw_Y))) for ranking in rankings]
-        known = [only_seen(ranking, texts[2], raw_Y, pairs) for ranking in ready]
+        own = find_own_labels(raw_X, raw_Y)[rows]
+        known = [only_seen(ranking, own, pairs) for ranking in ready]
         self._weights, value = fit_weights(known, pairs[rows])
         self.notes["held_out_ndcg"] = round(value, 4)
 

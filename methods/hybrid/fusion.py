@@ -66,11 +66,12 @@ def add_scores(rankings: Sequence[TopK], weights: Sequence[float], labels: int, 
         there = (ranking.indices >= 0) & (weight > 0)
         rows.append(np.nonzero(there)[0])
         columns.append(ranking.indices[there])
-        values.append(weight * ranking.scores[there])
+        values.append(weight * ranking.scores[there].astype(np.float64))
     shape = (len(rankings[0]), labels)
-    # Not a sum of matrices, which would lose the labels whose score is 0.
+    # Not a sum of matrices, which would lose the labels whose score is 0. In float64, the order of three parts or more
+    # decides no tie.
     summed = coo_matrix((np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape).tocsr()
-    return TopK.from_scores(summed, k)
+    return TopK.from_scores(summed.astype(np.float32), k)
 
 
 #: What a weight is multiplied by in a step of the search, and the number of passes over all weights.
@@ -90,15 +91,19 @@ def hold_out_rows(pairs: csr_matrix, share: float, most: int, seed: int) -> np.n
     return np.sort(drawn).astype(np.int64)
 
 
-def only_seen(ranking: TopK, texts: Texts, labels: Texts, pairs: csr_matrix) -> TopK:
-    """Drop the labels without a known pair, and the instance itself where it is a label. Instances of a label outside
-    the subset are unknown. Label ids that are only numbers do not tell which label is the instance. The ranking is
-    normalized before, as for a prediction: scores stay."""
-    seen = np.diff(pairs.tocsc().indptr) > 0
+def find_own_labels(texts: Texts, labels: Texts) -> np.ndarray:
+    """The label that each training instance is, by their ids, int64; -2 for none. Ids that are the numbers of the rows,
+    of instances or of labels, are those of texts without ids, and do not tell."""
+    if any(all(uid == str(row) for row, uid in enumerate(side.uids)) for side in (texts, labels)):
+        return np.full(len(texts), -2)
     uids = {uid: number for number, uid in enumerate(labels.uids)}
-    if all(uid == str(number) for uid, number in uids.items()):
-        uids = {}
-    own = np.array([uids.get(uid, -2) for uid in texts.uids])
+    return np.array([uids.get(uid, -2) for uid in texts.uids])
+
+
+def only_seen(ranking: TopK, own: np.ndarray, pairs: csr_matrix) -> TopK:
+    """Drop the labels without a known pair, and the instance itself (``find_own_labels``). Instances of a label outside
+    the subset are unknown. The ranking is normalized before, as for a prediction: scores stay."""
+    seen = np.diff(pairs.tocsc().indptr) > 0
     kept = (ranking.indices >= 0) & seen[np.maximum(ranking.indices, 0)] & (ranking.indices != own[:, None])
     return TopK.ranked(np.where(kept, ranking.indices, -1), ranking.scores)
 

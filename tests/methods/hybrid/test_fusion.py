@@ -6,7 +6,14 @@ from scipy.sparse import csr_matrix
 
 from xmcbench import Texts, TopK
 from xmcbench.methods.hybrid import fusion
-from xmcbench.methods.hybrid.fusion import fit_weights, fuse, hold_out_rows, normalize, only_seen
+from xmcbench.methods.hybrid.fusion import (
+    find_own_labels,
+    fit_weights,
+    fuse,
+    hold_out_rows,
+    normalize,
+    only_seen,
+)
 
 
 def make_ranking(*rows):
@@ -155,11 +162,27 @@ def test_labels_without_a_known_pair_and_the_instance_itself_do_not_count():
     found = make_ranking([(0, 0.9), (1, 0.8), (2, 0.7)], [(0, 0.9), (1, 0.8), (2, 0.7)])
     texts = Texts.from_lists(["a", "b"], uids=["u", "l1"])
     labels = Texts.from_lists(list("xyz"), uids=["l0", "l1", "l2"])
-    kept = only_seen(found, texts, labels, pairs_of([1], [2], labels=3))
+    own = find_own_labels(texts, labels)
+    assert own.tolist() == [-2, 1]
+    kept = only_seen(found, own, pairs_of([1], [2], labels=3))
     assert kept.indices.tolist() == [[1, 2, -1], [2, -1, -1]]
 
 
-def test_numbered_labels_do_not_tell_which_of_them_is_an_instance():
-    found = make_ranking([(0, 0.9), (1, 0.8)])
-    texts, labels = Texts.from_lists(["a"], uids=["1"]), Texts.from_lists(list("xy"))
-    assert only_seen(found, texts, labels, pairs_of([0, 1], labels=2)).indices.tolist() == [[0, 1]]
+def test_numbers_of_rows_do_not_tell_which_label_is_an_instance():
+    """Ids of a thesaurus may be numbers, and instances without ids have those of their rows."""
+    numbered, named = (Texts.from_lists(list("xy"), uids=uids) for uids in (["0", "1"], ["1", "2"]))
+    assert find_own_labels(named, numbered).tolist() == [-2, -2]
+    assert find_own_labels(numbered, named).tolist() == [-2, -2]
+    assert find_own_labels(named, named).tolist() == [0, 1]
+
+
+def test_the_order_of_three_parts_decides_no_tie():
+    """Labels at the same places, each in another part, have the same sum."""
+    places = np.array([[4, 1, 3], [3, 4, 1], [1, 3, 4]])
+    parts = [
+        make_ranking([(label, 1 / (60 + places[label, part])) for label in np.argsort(places[:, part])])
+        for part in range(3)
+    ]
+    found = fuse(parts, [1, 1, 1], "rank", 3, 3)
+    assert found.indices.tolist() == [[0, 1, 2]]
+    assert len({*found.scores[0]}) == 1
