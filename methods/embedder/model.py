@@ -253,19 +253,37 @@ def _readers(model: SentenceTransformer | Model2Vec) -> dict[str, Any]:
     return {name: route[0] for name, route in first.sub_modules.items()} if isinstance(first, Router) else {"": first}
 
 
-def _limit_length(model: SentenceTransformer | Model2Vec, max_length: int | None) -> None:
-    """Cut texts at ``max_length`` tokens, where that is less than the model states. Each route of a Router by
-    itself."""
+#: The lengths of a model with a vector for each token, by side; None for the length of both.
+_BY_SIDE = ("query_length", "document_length")
+
+
+def _expansion(reader: Any) -> tuple[int, bool]:
+    """Return the length to which a model fills queries up with tokens of its own, 0 for none, and whether longer ones
+    are cut there."""
+    expansion = getattr(reader, "query_expansion", None) or {}
+    return expansion.get("length") or 0, expansion.get("strategy") == "fixed"
+
+
+def _limit_length(model: Any, max_length: int | None) -> None:
+    """Cut texts at ``max_length`` tokens, where that is less than the model states. Each route of a Router by itself,
+    and each side; queries that are filled up are not cut below that length."""
     for reader in _readers(model).values():
-        # A static model has no length, or an infinite one.
-        if max_length and max_length < (getattr(reader, "max_seq_length", None) or 0) < inf:
-            reader.max_seq_length = max_length
+        for name in ("max_seq_length", *_BY_SIDE):
+            least = max(max_length or 0, _expansion(reader)[0] if name == _BY_SIDE[0] else 0)
+            # A static model has no length, or an infinite one.
+            if max_length and least < (getattr(reader, name, None) or 0) < inf:
+                setattr(reader, name, least)
 
 
-def _length(model: SentenceTransformer | Model2Vec) -> int | dict[str, int | None] | None:
-    """The tokens at which texts are cut, None where they are not; by route where the model has several."""
-    stated = {name: getattr(reader, "max_seq_length", None) for name, reader in _readers(model).items()}
-    lengths = {name: int(length) if length and length < 2**31 else None for name, length in stated.items()}
+def _length(model: Any) -> int | dict[str, int | None] | None:
+    """The tokens at which texts are cut, None where they are not; by route or side where the model has several."""
+    lengths: dict[str, int | None] = {}
+    for route, reader in _readers(model).items():
+        whole, query, document = (getattr(reader, name, None) for name in ("max_seq_length", *_BY_SIDE))
+        filled, is_cut = _expansion(reader)
+        query = filled if is_cut else query
+        own = {"query": query or whole, "document": document or whole} if query or document else {route: whole}
+        lengths |= {name: int(length) if length and length < 2**31 else None for name, length in own.items()}
     return lengths.get("", lengths)
 
 
@@ -335,8 +353,7 @@ def open_other(
     check_model(folder)
     check(folder)
     model = load_model(kind, folder, where, chosen)
-    if max_length:
-        model.max_seq_length = min(max_length, model.max_seq_length or max_length)
+    _limit_length(model, max_length)
     return model, {
         "name": folder.resolve().name if source == "a local folder" else name,
         "source": source,
@@ -344,6 +361,6 @@ def open_other(
         "parameters": sum(weights.numel() for weights in model.parameters()),
         "precision": chosen,
         "device": where,
-        "max_seq_length": model.max_seq_length,
+        "max_seq_length": _length(model),
         "card": read_card(folder),
     }

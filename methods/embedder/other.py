@@ -100,8 +100,8 @@ class SparseModel(Opened):
         return whole
 
 
-#: Products of vectors that are held at a time (256 MB).
-_PRODUCTS = 64_000_000
+#: Products of vectors that are held at a time (256 MB), and instances whose vectors are.
+_PRODUCTS, _ROWS = 32_000_000, 1024
 
 
 class MultiVectorModel(Opened):
@@ -120,11 +120,11 @@ class MultiVectorModel(Opened):
 
     def search(self, texts: Texts, k: int) -> Iterator[TopK]:
         number = 0
-        for batch in texts.batches():
+        for batch in texts.batches(_ROWS):
             vectors = self._vectors(batch.to_pylist(), "instance")
             number += sum(map(len, vectors))
-            scores = np.concatenate([self._score(block) for block in self._blocks(vectors)])
-            yield TopK.from_scores(scores, k)
+            for block in self._blocks(vectors):
+                yield TopK.from_scores(self._score(block), k)
         self.notes["vectors_per_instance"] = round(number / max(1, len(texts)), 1)
 
     def _vectors(self, texts: list[str], side: Side) -> list[np.ndarray]:
@@ -146,12 +146,16 @@ class MultiVectorModel(Opened):
         yield block
 
     def _score(self, block: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the scores of instances with every label, float32 [n, labels]."""
-        best = np.maximum.reduceat(np.concatenate(block) @ self._labels.T, self._starts, axis=1)
+        """Return the scores of instances with every label, float32 [n, labels].
+
+        They are computed in float64: labels with equal vectors have equal scores, whatever the block and the threads.
+        """
+        products = np.concatenate(block).astype(np.float64) @ self._labels.T
+        best = np.maximum.reduceat(products, self._starts, axis=1)
         scores: np.ndarray = np.add.reduceat(best, _starts(block), axis=0)
         if self.notes["similarity"] == "meanmaxsim":
-            scores /= np.array([len(own) for own in block], np.float32)[:, None]
-        return scores
+            scores /= np.array([len(own) for own in block])[:, None]
+        return scores.astype(np.float32)
 
 
 def _starts(vectors: Sequence[np.ndarray]) -> np.ndarray:

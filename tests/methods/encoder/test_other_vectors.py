@@ -69,9 +69,11 @@ def colbert(checkpoint, tmp_path):
     """A tiny multi-vector encoder; returns its folder, and the loaded model."""
     from sentence_transformers import MultiVectorEncoder
 
-    def save(similarity="maxsim"):
+    def save(similarity="maxsim", **settings):
         torch.manual_seed(3)
         model = MultiVectorEncoder(str(checkpoint(pooling="")), device="cpu", similarity_fn_name=similarity)
+        for name, value in settings.items():
+            setattr(model[0], name, value)
         model.save_pretrained(str(tmp_path / f"colbert-{similarity}"))
         return tmp_path / f"colbert-{similarity}", model
 
@@ -95,3 +97,43 @@ def test_labels_are_in_the_order_of_their_best_vectors(colbert, predicted, stori
     assert notes["vectors_per_label"] == pytest.approx(np.mean([*map(len, labels)]), abs=0.05)
     assert notes["vectors_per_instance"] == pytest.approx(np.mean([*map(len, queries)]), abs=0.05)
     assert notes["label_vectors_bytes"] == sum(np.asarray(label).nbytes for label in labels)
+
+
+@pytest.mark.parametrize(
+    ("settings", "max_length", "stated"),
+    [
+        ({}, 8, 8),
+        ({"query_length": 20, "document_length": 30}, None, {"query": 20, "document": 30}),
+        ({"query_length": 20, "document_length": 30}, 8, {"query": 8, "document": 8}),
+        ({"query_length": 20}, 24, {"query": 20, "document": 24}),
+        ({"query_expansion": {"strategy": "fixed", "attend": True, "length": 12}}, 8, {"query": 12, "document": 8}),
+    ],
+)
+def test_each_side_is_cut_at_its_length(colbert, predicted, settings, max_length, stated):
+    folder, _ = colbert(**settings)
+    long = Texts.from_lists(["apple " * 40], ["candle " * 40])
+    _, method = predicted(Embedder(model=str(folder), max_length=max_length), long, 8)
+    notes = method.notes["model"]
+    assert notes["max_seq_length"] == stated
+    assert notes["vectors_per_instance"] == (stated if isinstance(stated, int) else stated["query"])
+
+
+def test_labels_of_equal_texts_have_equal_scores(colbert, artifacts):
+    """In any batch: a product in float32 depends on the place of a label in the matrix."""
+    folder, _ = colbert()
+    words = ("apple", "bridge", "candle", "desert", "engine", "forest", "garden", "island")
+    rng = np.random.default_rng(0)
+    names = [" ".join(rng.choice(words, 3)) for _ in range(20)]
+    labels = [names[row % 20] for row in range(203)]
+    queries = [" ".join(rng.choice(words, 5)) for _ in range(60)]
+    method = Embedder(model=str(folder), batch=8)
+    method.artifacts = artifacts
+    method.fit(Texts.from_lists(["a story"]), Texts.from_lists(labels))
+    found = method.predict(Texts.from_lists(queries), 203)
+    for row in range(len(queries)):
+        scores = {}
+        for label, score in zip(found.indices[row].tolist(), found.scores[row].tolist(), strict=True):
+            scores.setdefault(labels[label], set()).add(score)
+        assert {name: len(own) for name, own in scores.items() if len(own) > 1} == {}
+    few = method.predict(Texts.from_lists(queries[:7]), 203)
+    assert few.indices.tolist() == found.indices[:7].tolist()
