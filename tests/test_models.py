@@ -152,6 +152,16 @@ PLUGIN = """
         def load(self, folder):
             self.part = Part(np.load(folder / "counts.npy", allow_pickle=False))
 
+    class Shuffled(Popular):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.part = Part(np.arange(10))
+
+        def save(self, folder):
+            np.save(folder / "counts.npy", self.part.counts[::-1])
+
+        def load(self, folder):
+            self.part = Part(np.load(folder / "counts.npy", allow_pickle=False))
+
     class Forgetful(Popular):
         def fit(self, raw_X, raw_Y, pairs=None):
             COUNTS["all"] = np.asarray(pairs.sum(axis=0)).ravel()
@@ -177,6 +187,8 @@ def test_a_method_of_somebody_else_is_kept_without_more(tiny, tmp_path, plugin, 
         library.fit(tiny, "closed", tmp_path / "closed", options=with_file)
     with pytest.raises(MethodError, match="forgetful does not keep its trained state: it predicts otherwise"):
         library.fit(tiny, "forgetful", tmp_path / "forgetful", options=with_file)
+    with pytest.raises(MethodError, match="shuffled does not keep its trained state: it predicts otherwise"):
+        library.fit(tiny, "shuffled", tmp_path / "shuffled", set={"shuffled": {"weight": 2.0}}, options=with_file)
     assert not (tmp_path / "closed").exists()
     assert not (tmp_path / "forgetful").exists()
 
@@ -209,6 +221,70 @@ def test_what_is_no_model_is_one_error(tiny, tmp_path, options, plugin):
     (out / "labels.jsonl").write_text("{")
     with pytest.raises(DataError, match="labels.jsonl cannot be read"):
         Model.load(out)
+
+
+ORDERED = """
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Ordered(Method):
+        title = "Ordered"
+        supervision = "unused"
+
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.labels = len(raw_Y)
+
+        def predict(self, raw_X, k=100):
+            scores = np.arange(self.labels, dtype=np.float32)[::{step}]
+            return TopK.from_scores(np.tile(scores, (len(raw_X), 1)), k)
+"""
+
+
+def test_a_model_predicts_by_the_plug_in_that_is_given(tiny, tmp_path, plugin, options):
+    """Two files define one method, and a file is edited: in one process, each model has its own code."""
+    files = [plugin(ORDERED.format(step=step), f"v{step}.py") for step in (1, -1)]
+    models = [tmp_path / "forward", tmp_path / "backward"]
+    for out, file in zip(models, files, strict=True):
+        library.fit(tiny, "ordered", out, options=Options(options.runs, (file,)))
+    first = [Model.load(out, [file]).predict(["a"], 1).indices[0, 0] for out, file in zip(models * 2, files * 2)]  # noqa: B905
+    assert first == [9, 0, 9, 0]
+    files[0].write_text(files[1].read_text())
+    edited = library.fit(tiny, "ordered", models[0], overwrite=True, options=Options(options.runs, (files[0],)))
+    assert edited.predict(["a"], 1).indices[0, 0] == 0
+
+
+def test_a_model_replaces_a_model_and_nothing_else(tiny, tmp_path, options, monkeypatch):
+    project = tmp_path / "project"
+    (project / "src").mkdir(parents=True)
+    (project / "model.json").write_text('{"layers": []}')
+    with pytest.raises(UsageError, match="project already exists and is not a model"):
+        library.fit(tiny, "tfidf", project, overwrite=True, options=options)
+    assert (project / "src").is_dir()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("empty")
+    library.fit(tiny, "tfidf", tmp_path / "link", options=options)
+    assert ((tmp_path / "link").is_symlink(), Model.load(tmp_path / "empty").facts.method) == (True, "tfidf")
+    monkeypatch.chdir(tmp_path / "empty")
+    with pytest.raises(UsageError, match="is the current folder"):
+        library.fit(tiny, "tfidf", ".", overwrite=True, options=options)
+
+
+def test_arguments_of_another_kind_are_refused(tiny, tmp_path, options):
+    model = library.fit(tiny, "tfidf", tmp_path / "model", options=options)
+    with pytest.raises(UsageError, match="predict takes several texts, and this is one"):
+        model.predict("a text")
+    for k in (0, -1, 2.5, "3"):
+        with pytest.raises(UsageError, match="is not a number of labels"):
+            model.predict(["a text"], k)
+        with pytest.raises(UsageError, match=r"must be in 1\.\.100"):
+            model.suggest(["a text"], k)
+    for call in (library.suggest, library.fit):
+        with pytest.raises(UsageError, match="2 datasets are given"):
+            call([tiny, "lf-debian-2k"], "tfidf", options=options)
+    with pytest.raises(UsageError, match="is not the name of a method"):
+        library.ablation(tiny, "maclr,tfidf", options=options)
+    none = model.suggest(["?"])
+    assert list(none.frame().columns) == ["uid", "rank", "score", "label_uid", "label"]
 
 
 @pytest.mark.parametrize("method", ["tfidf", "knn"])

@@ -122,7 +122,7 @@ def ablation(
     method: its name; default is the only one that defines an ablation. runs: as for ``run``.
     """
     options = _check_options(options, runs)
-    if not isinstance(method, str | None):
+    if not isinstance(method, str | None) or "," in (method or ""):
         raise UsageError(f"method={method!r} is not the name of a method", "set its parameters by `set`")
     registry = options.registry()
     arguments: dict[str, Any] = {"dataset": dataset, "setting": setting, "ratio": ratio, "by": by, "preset": preset}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -33,13 +33,13 @@ def installation(*packages: str) -> str:
     return f"pip install {shlex.join(wanted)}"
 
 
-def data_frame(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
-    """Return a pandas DataFrame of rows. Raises Unavailable without pandas."""
+def data_frame(rows: Iterable[Mapping[str, object]], columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return a pandas DataFrame of rows. columns: default is those of the rows. Raises Unavailable without pandas."""
     try:
         import pandas as pd
     except ImportError:
         raise Unavailable("a DataFrame needs pandas", installation("pandas")) from None
-    return pd.DataFrame([*rows])
+    return pd.DataFrame([*rows], columns=columns)
 
 
 @cache

@@ -6,8 +6,11 @@ writes.
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,8 +19,7 @@ import numpy as np
 from msgspec import Struct
 
 from xmcbench import __version__
-from xmcbench.arguments import several
-from xmcbench.data.catalog import default_dataset, load_dataset, load_documents
+from xmcbench.data.catalog import load_dataset, load_documents
 from xmcbench.environment import Compute, distribution_versions
 from xmcbench.errors import DataError, MethodError, UnknownName, UsageError, XmcbenchError, summarize
 from xmcbench.experiment import Options, plan_run
@@ -30,7 +32,7 @@ from xmcbench.runner.tasks import depth
 from xmcbench.storage.atomic import atomic_file, atomic_folder, write_json, write_text
 from xmcbench.storage.reading import open_regular, read_bytes
 from xmcbench.storage.source import source_of
-from xmcbench.suggestions import Suggestions, check_k, check_single, single_grids
+from xmcbench.suggestions import Suggestions, check_k, check_single, single_grids, single_place
 from xmcbench.texts import Texts
 from xmcbench.topk import TopK
 
@@ -116,6 +118,10 @@ class Model:
 
     def predict(self, texts: Texts | Sequence[str], k: int = 100) -> TopK:
         """Return the k best labels of each text: a TopK of shape [len(texts), k]. Raises what the method raises."""
+        if isinstance(texts, str):
+            raise UsageError("predict takes several texts, and this is one", "predict([text])")
+        if type(k) is not int or k < 1:
+            raise UsageError(f"k={k!r} is not a number of labels", "k=100")
         given = Texts.of(texts)
         # As many as in its cell: the best labels of a method may depend on how many are requested.
         whole = max(k, self.facts.depth)
@@ -148,9 +154,9 @@ def fit(
     arguments: of ``xmcbench.run``, for a single cell; the setting as of ``suggest``. Raises UsageError, DataError, and
     MethodError where the method fails, cannot be kept, or predicts otherwise when opened.
     """
-    out = Path(out)
+    out = Path(os.path.realpath(out))
     check_out(out, overwrite)
-    (place,) = several(arguments["dataset"]) or (default_dataset(),)
+    place = single_place(arguments["dataset"])
     dataset = load_dataset(place)
     grids, options, registry = single_grids({**arguments, "dataset": place}, dataset, options or Options(), registry)
     cell = check_single(plan_run(grids, options, registry, None), "fit").plan.cells[0]
@@ -160,7 +166,7 @@ def fit(
         _write(cell, folder)
         model = Model.load(folder, cell.plugins, options.compute)
         again = model.predict(texts, depth(cell))
-        if not np.allclose(predicted.scores, again.scores, _RELATIVE, _ABSOLUTE):
+        if not _is_equal(predicted, again):
             raise MethodError(
                 f"the method {cell.cell.method} does not keep its trained state: it predicts otherwise when it is "
                 "opened again",
@@ -171,12 +177,31 @@ def fit(
 
 def check_out(out: Path, overwrite: bool) -> None:
     """Raise UsageError for a folder that a model must not replace."""
+    if out.resolve() == Path.cwd():
+        raise UsageError(f"{out} is the current folder, which a model would replace", "choose another name")
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
-    if not (out / _FACTS).is_file():
-        raise UsageError(f"{out} already exists and is not a model", "choose another name")
+    try:
+        _read_facts(out)
+    except XmcbenchError:
+        raise UsageError(f"{out} already exists and is not a model", "choose another name") from None
     if not overwrite:
         raise UsageError(f"{out} already exists", "choose another name, or replace it with --overwrite")
+
+
+def _is_equal(one: TopK, other: TopK) -> bool:
+    """Return whether two rankings of the same texts agree; near the same score, labels may change places."""
+    if not np.allclose(one.scores, other.scores, _RELATIVE, _ABSOLUTE):
+        return False
+    close = partial(math.isclose, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
+    for labels, scores, other_labels, other_scores in zip(
+        one.indices.tolist(), one.scores.tolist(), other.indices.tolist(), other.scores.tolist(), strict=True
+    ):
+        first, second = dict(zip(labels, scores, strict=True)), dict(zip(other_labels, other_scores, strict=True))
+        # A label behind the last one has its score at most.
+        if not all(close(first.get(label, scores[-1]), second.get(label, scores[-1])) for label in {*first, *second}):
+            return False
+    return True
 
 
 def _write(planned: PlannedCell, folder: Path) -> None:

@@ -14,13 +14,14 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
 from typing import Annotated, Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import msgspec
 from msgspec import Meta, Struct
 
 from xmcbench.errors import UsageError, XmcbenchError, summarize
 from xmcbench.models import Model
+from xmcbench.suggestions import check_k
 
 #: Bytes of a request at most, and seconds that a client may take to send it.
 MOST_BYTES, _TIMEOUT_S = 16 << 20, 60
@@ -30,7 +31,7 @@ class _Request(Struct, frozen=True, forbid_unknown_fields=True):
     """A request in JSON."""
 
     documents: list[str]
-    k: Annotated[int, Meta(ge=1, le=100)] = 5
+    k: Annotated[int, Meta(ge=1, le=100)] | None = None
 
 
 class _Refused(Exception):
@@ -46,12 +47,14 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, model: Model, host: str = "127.0.0.1", port: int = 0) -> None:
-        """port: 0 for any free one. Raises UsageError where the address cannot be had."""
-        self.model, self.lock = model, Lock()
+    def __init__(self, model: Model, host: str = "127.0.0.1", port: int = 0, k: int = 5) -> None:
+        """port: 0 for any free one. k: labels of a document where a request has no number. Raises UsageError where the
+        address cannot be had, and for a number of labels that cannot be suggested."""
+        check_k(k)
+        self.model, self.lock, self.k = model, Lock(), k
         try:
             super().__init__((host, port), _Handler)
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, TypeError, UnicodeError) as error:
             raise UsageError(f"cannot listen on {host}:{port}: {error}", "choose another --serve or --host") from None
 
     @property
@@ -77,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             asked = self._read()
             with self.server.lock:
-                found = self.server.model.suggest(asked.documents, asked.k) if asked.documents else ()
+                found = self.server.model.suggest(asked.documents, asked.k or self.server.k) if asked.documents else ()
             labels: list[list[dict[str, object]]] = [[] for _ in asked.documents]
             for row, _, score, uid, text in found:  # lists of texts have their numbers as uids
                 labels[int(row)].append({"uid": uid, "label": text, "score": score})
@@ -94,26 +97,29 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer how to ask."""
+        self.close_connection = "Content-Length" in self.headers or "Transfer-Encoding" in self.headers  # not read
         known = msgspec.to_builtins(self.server.model.facts)
-        self._answer(HTTPStatus.OK, {"post": {"documents": ["a text"], "k": 5}, "model": known})
+        self._answer(HTTPStatus.OK, {"post": {"documents": ["a text"], "k": self.server.k}, "model": known})
 
     def _read(self) -> _Request:
-        url = urlsplit(self.path)
-        if url.path != "/":
-            raise _Refused(HTTPStatus.NOT_FOUND, f"there is only /, and no {url.path}")
+        path, _, query = self.path.partition("?")
+        if path != "/":
+            raise _Refused(HTTPStatus.NOT_FOUND, f"there is only /, and no {path}")
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()):
             raise _Refused(HTTPStatus.BAD_REQUEST, "the request has no Content-Length")
-        if int(length) > MOST_BYTES:
-            reason = f"the request has {int(length):,} bytes; at most {MOST_BYTES:,} are read"
+        # A number of thousands of digits is no int.
+        if len(length) > len(str(MOST_BYTES)) or int(length) > MOST_BYTES:
+            reason = f"the request has {length[:20]} bytes; at most {MOST_BYTES:,} are read"
             raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
         body = self.rfile.read(int(length))
         try:
             # Without the header, the type would be that of text.
             if "Content-Type" in self.headers and self.headers.get_content_type() == "text/plain":
-                k = parse_qs(url.query).get("k", ["5"])[-1]
-                lines = body.decode("utf-8").splitlines()
-                return msgspec.convert({"documents": lines, "k": k}, _Request, strict=False)
+                k = parse_qs(query).get("k", [None])[-1]
+                # As lines of a file: other signs at which str.splitlines splits are part of a text.
+                lines = body.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
+                return msgspec.convert({"documents": lines if body else [], "k": k}, _Request, strict=False)
             return msgspec.json.decode(body, type=_Request)
         except (ValueError, RecursionError) as error:
             hint = 'post {"documents": ["a text"], "k": 5}, or lines of text as text/plain'

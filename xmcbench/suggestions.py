@@ -76,7 +76,7 @@ class Suggestions:
 
     def frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame with one row per suggestion."""
-        return data_frame(dict(zip(COLUMNS, row, strict=True)) for row in self)
+        return data_frame((dict(zip(COLUMNS, row, strict=True)) for row in self), COLUMNS)
 
     def write(self, path: str | Path) -> None:
         """Write a TSV file, inert in terminals and spreadsheets. Raises StorageError."""
@@ -123,10 +123,11 @@ def suggest(
     pairs that the method uses. documents: the place of others than the test set.
     """
     check_k(k)
-    (place,) = several(arguments["dataset"]) or (default_dataset(),)
+    place = single_place(arguments["dataset"])
     if documents is not None:
-        place = reference_to(str(place), {"documents": str(documents)})
+        place = reference_to(place, {"documents": str(documents)})
     dataset = load_dataset(place)
+    chosen_filter = dataset.choose_filter(filter_name)
     grids, options, registry = single_grids({**arguments, "dataset": place}, dataset, options, registry)
     planned = check_single(plan_run(grids, options, registry, None), "suggest")
     store, cached = Store(options.runs), planned.plan.cells[0].record
@@ -142,15 +143,23 @@ def suggest(
     (record,) = execute(planned).records
     if record.predictions is None:
         raise MethodError(f"{record.name}: {record.status}: {record.reason}")
-    predictions = load_filtered(record, store, dataset, dataset.choose_filter(filter_name))
+    predictions = load_filtered(record, store, dataset, chosen_filter)
     named = record.name, record.cell.setting.title, dataset.name
     return Suggestions(*named, dataset.test, dataset.labels, predictions, k, record)
 
 
 def check_k(k: int) -> None:
     """Raise UsageError for a number of labels that cannot be suggested."""
-    if not 1 <= k <= 100:
+    if type(k) is not int or not 1 <= k <= 100:
         raise UsageError(f"k {k} must be in 1..100")
+
+
+def single_place(given: Any) -> str:
+    """Return the only dataset that is given, or the default one. Raises UsageError for several."""
+    first, *others = several(given) or (default_dataset(),)
+    if others:
+        raise UsageError(f"{len(others) + 1} datasets are given", f"this takes one: {first}")
+    return str(first)
 
 
 def single_grids(

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from xmcbench.arguments import make_grids
 from xmcbench.data.catalog import DEV, locate
-from xmcbench.data.sources.finding import reference_to
+from xmcbench.data.sources.finding import place_of, reference_to
 from xmcbench.errors import MethodError, Unavailable, UnknownName, UsageError, XmcbenchError
 from xmcbench.experiment import Options, plan_run
 from xmcbench.extras import installation
@@ -114,7 +114,8 @@ def hold_out(place: str) -> str:
     """Return the reference to a dataset of which training instances are held out: itself if it is such a one."""
     card = locate(place).card
     is_for_choosing = card is not None and card.is_for_choosing
-    return place if is_for_choosing or f"{DEV}=" in place else reference_to(place, {DEV: f"{SHARE:g}"})
+    held_out = is_for_choosing or DEV in place_of(place).options
+    return place if held_out else reference_to(place, {DEV: f"{SHARE:g}"})
 
 
 def tune(
@@ -152,18 +153,18 @@ def tune(
         dict(zip(space, values, strict=True)) for values in product(*(own.choices for own in space.values()))
     ]
     first = {parameter: base[parameter] for parameter in space}
+    fits = all(space[parameter].has(value) for parameter, value in first.items())
     # Choices alone are all tried, each combination once, where there are no more of them than trials.
     whole = [values for values in combinations if values != first] if len(combinations) <= trials else []
     trials = len(whole) + 1 if whole else trials
-    for values in (first, *whole):
+    for values in (*([first] if fits else []), *whole):
         study.enqueue_trial(values)
     distributions = {parameter: _distribution(optuna.distributions, values) for parameter, values in space.items()}
     made: list[Trial] = []
     for number in range(trials):
-        asked = study.ask(distributions)
-        values = dict(asked.params)
-        if number:  # three digits are enough, and fit into a flag
-            values |= {name: float(f"{value:.3g}") for name, value in values.items() if isinstance(value, float)}
+        # The values of the preset may lie outside of the space: the sampler then knows nothing of trial 0.
+        asked = study.ask(distributions) if number or fits else None
+        values = {name: space[name].round(value) for name, value in asked.params.items()} if asked and number else first
         given = {**arguments, "dataset": place, "set": {**sets, name: {**fixed, **values}}}
         try:
             grids, options = make_grids([given], options)
@@ -174,7 +175,8 @@ def tune(
                 raise
             trial = Trial(number, values, None, reason=str(error))
         failed = {"state": optuna.trial.TrialState.FAIL} if trial.value is None else {}
-        study.tell(asked, trial.value, **failed)
+        if asked is not None:
+            study.tell(asked, trial.value, **failed)
         made.append(trial)
         progress(trial)
     records = [record for trial in made if trial.value is not None for record in trial.records]
@@ -235,6 +237,18 @@ class Space(Struct, frozen=True):
     high: float = 0.0
     is_int: bool = False
     is_log: bool = False
+
+    def has(self, value: Scalar) -> bool:
+        """Return whether a value is in the space."""
+        if self.choices:
+            return any(type(choice) is type(value) and choice == value for choice in self.choices)
+        return isinstance(value, int | float) and not isinstance(value, bool) and self.low <= value <= self.high
+
+    def round(self, value: Scalar) -> Scalar:
+        """Return a float of a range with three digits, which are enough, and fit into a flag."""
+        if self.choices or not isinstance(value, float):
+            return value
+        return min(max(float(f"{value:.3g}"), self.low), self.high)
 
 
 def spaces(

@@ -206,3 +206,24 @@ def test_the_canaries_of_changed_code_are_run(inside, runs, monkeypatch):
     assert inside("confirm", "--methods", "knn").stdout.startswith("nothing to confirm")
     dry = inside("confirm", "--dry-run")
     assert (dry.stdout, "canaries to run: tfidf, bm25" in dry.stderr) == ("", True)
+
+
+def test_what_cannot_be_confirmed_or_stored_is_an_error(inside, tiny, monkeypatch, tmp_path):
+    from xmcbench.runner.canaries import run as canaries
+
+    stored = []
+    monkeypatch.setattr(canaries, "store", lambda methods, jobs: stored.append(methods) or {})
+    assert inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf").returncode == 0
+    for words, said in (
+        (("--store", "tfdif"), "unknown method 'tfdif'"),
+        (("--methods", "tfdif"), "unknown method 'tfdif'"),
+        (("--store", "tfidf", "--dry-run"), "--dry-run does nothing with --store"),
+        (("--store", "tfidf", "--full"), "--full does nothing with --store"),
+        (("--store", "tfidf", "--methods", "bm25"), "--methods does nothing with --store"),
+        (("--jobs", "0"), "0"),
+    ):
+        ended = inside("confirm", *words)
+        assert (ended.returncode, said in ended.stderr, "internal" in ended.stderr) == (2, True, False), ended.stderr
+    assert stored == []
+    assert inside("confirm", "--store", "tfidf").returncode == 0
+    assert stored == [["tfidf"]]

@@ -639,6 +639,7 @@ def test_a_settings_file_is_read_or_refused(inside, tiny, tmp_path):
     (tmp_path / "z.toml").write_text('seting = "ez"\n')
     (tmp_path / "grids.toml").write_text("[[grid]]\nsed = 1\n")
     (tmp_path / "commas.toml").write_text('dataset = ["a", "c,d"]\n')
+    (tmp_path / "number.toml").write_text("[[grid]]\nsetting = 5\n")
     words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25", "--dry-run")
     for more, reason in (
         (("--conf", "x.toml"), "unrecognized argument '--conf': did you mean --config?"),
@@ -648,10 +649,47 @@ def test_a_settings_file_is_read_or_refused(inside, tiny, tmp_path):
         (("--config", "z.toml"), "unknown key 'seting' in z.toml (did you mean 'setting'?)"),
         (("--config=commas.toml",), "commas.toml: 'c,d' in dataset has a comma (write a [[grid]] for each value)"),
         (("--config=grids.toml",), "unknown key 'sed' in grids.toml (did you mean 'seed'?)"),
+        (("--config=number.toml",), "number.toml: setting = 5 is not a text"),
     ):
         ended = inside(*words, *more)
         assert (ended.returncode, ended.stdout) == (2, "")
         assert reason in ended.stderr
+    ended = inside("--config", "x.toml")
+    assert (ended.returncode, "internal" in ended.stderr) == (2, False), ended.stderr
+    (tmp_path / "x.toml").write_text('metrics = ["P@1", "R@100"]\n')
+    assert inside(*words[:-1], "--config", "x.toml").returncode == 0
+
+
+def test_a_list_of_datasets_may_be_long_and_begin_with_a_file(inside, tmp_path):
+    for name in ("docs", "other"):
+        lines = [f"text {row},label {row % 2}" for row in range(20)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text,labels", *lines]))
+    words = ("run", "--setting", "ez", "--methods", "bm25", "--dry-run", "--json", "--dataset")
+    for given, names in (
+        ("docs.csv?dev=0.3,other.csv", ["docs-dev-0.3", "other"]),
+        (
+            ",".join(f"docs.csv?dev=0.{share}" for share in range(101, 120)),
+            [f"docs-dev-0.{n}" for n in range(101, 120)],
+        ),
+    ):
+        ended = inside(*words, given, code=0)
+        found = {cell["dataset"] for cell in json.loads(ended.stdout)["cells"]}
+        assert found == {name.rstrip("0") if "dev" in name else name for name in names}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("fit", "knn", "--out", "model"),
+        ("curve", "--methods", "tfidf", "--ratio", "0,1"),
+        ("tune", "bm25", "--trials", "1"),
+    ],
+)
+def test_notes_on_the_data_are_printed_by_each_command(inside, tmp_path, words):
+    lines = [f"text {row},label {row % 2}" for row in range(30)]
+    (tmp_path / "docs.csv").write_text("\n".join(["text,labels", *lines]))
+    ended = inside(*words, "--dataset", "docs.csv", code=0)
+    assert "xmcbench: note: there is one set of instances" in ended.stderr
 
 
 def test_flags_and_a_settings_file_are_the_same(inside, tiny, tmp_path):

@@ -75,6 +75,8 @@ def test_labels_are_answered_for_posted_documents(ask):
         (b"\xff", "/", {"Content_Type": "text/plain"}, 400, "utf-8"),
         ("a text", "/?k=many", {"Content_Type": "text/plain"}, 400, "k"),
         ("", "/", {"Content_Length": "-1"}, 400, "no Content-Length"),
+        ("", "/", {"Content_Length": "9" * 5000}, 413, "at most 16,777,216 are read"),
+        ("", "//[/", {}, 404, "there is only /"),
         ("", "/", {"Content_Length": str(MOST_BYTES + 1)}, 413, "at most 16,777,216 are read"),
         ('{"documents": ["a"]}', "/labels", {}, 404, "no /labels"),
     ],
@@ -84,6 +86,41 @@ def test_a_bad_request_is_one_error(ask, body, path, headers, status, said):
     assert (found, answer.keys()) == (status, {"error"})
     assert said in answer["error"]
     assert ask('{"documents": []}')[0] == 200, "the server goes on"
+
+
+def test_a_line_of_text_is_a_document(ask):
+    """As in a file: a form feed, or a line separator of Unicode, is part of a text."""
+    body = "the engine\x0cof a\u2028train\r\n\nthe bridge".encode()
+    status, found = ask(body, Content_Type="text/plain")
+    assert (status, [bool(labels) for labels in found["documents"]]) == (200, [True, False, True])
+    assert ask(b"", Content_Type="text/plain") == (200, {"model": "TF-IDF", "documents": []})
+
+
+def test_a_body_that_is_not_read_is_no_request(server):
+    inner = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+    for first in (b"GET / HTTP/1.1", b"POST /labels HTTP/1.1"):
+        with socket.create_connection(server.server_address[:2], timeout=20) as connection:
+            connection.sendall(first + b"\r\nContent-Length: %d\r\n\r\n" % len(inner) + inner)
+            connection.shutdown(socket.SHUT_WR)
+            answer = b"".join(iter(lambda: connection.recv(4096), b""))
+        assert answer.count(b"HTTP/1.1 ") == 1
+
+
+def test_a_server_has_its_own_number_of_labels(model):
+    with Server(model, k=2) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        connection = HTTPConnection(*server.server_address[:2], timeout=20)
+        connection.request("POST", "/", '{"documents": ["the engine, the bridge and the desert"]}')
+        answer = json.loads(connection.getresponse().read())
+        connection.close()
+        server.shutdown()
+        thread.join()
+    assert [len(labels) for labels in answer["documents"]] == [2]
+    with pytest.raises(UsageError, match="k 0 must be in"):
+        Server(model, k=0)
+    with pytest.raises(UsageError, match="cannot listen on"):
+        Server(model, host="ü..b")
 
 
 def test_an_error_of_the_method_is_answered(ask, model, monkeypatch):
@@ -130,6 +167,9 @@ def test_flags_that_do_nothing_are_refused(inside, model, tmp_path):
         (("--documents", "new.txt", "--force"), "--force does nothing with --model"),
         (("--documents", "new.txt", "--method", "tfidf"), "not allowed with"),
         (("--serve", "70000"), "is not a port"),
+        (("--serve", "0", "--overwrite"), "--serve takes its documents from requests"),
+        (("--documents", "new.txt", "--out", "new.txt", "--overwrite"), "new.txt is read, and would be replaced"),
+        (("--documents", "new.txt", "--threshold", "nan"), "'nan' is not a number"),
     ):
         ended = inside(*words, *more)
         assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr

@@ -14,6 +14,7 @@ from xmcbench.leaderboard import overall
 from xmcbench.leaderboard.blocks import Heading
 from xmcbench.leaderboard.files import differences, files, write
 from xmcbench.leaderboard.pages import pages
+from xmcbench.leaderboard.rows import for_tuning
 from xmcbench.metrics.friedman import FEWEST_BLOCKS
 from xmcbench.records import Staleness, Store
 from xmcbench.setting import Setting
@@ -182,6 +183,11 @@ def test_results_of_different_data_under_one_name_are_refused(results, record, a
     with pytest.raises(StorageError, match="differ in their data"):
         overall.overall(records, EZ, "P@1")
     assert overall.overall(records, EZ, "P@1", ["B", "C"]).methods
+
+
+def test_the_names_of_datasets_for_tuning():
+    named = {"A-dev", "docs-dev-0.1", "A-dev-0.25+limit10", "docs-dev-1e-05"}
+    assert {name for name in (*named, "A", "development", "dev-0.1", "A-dev-two") if for_tuning(name)} == named
 
 
 def test_datasets_for_tuning_do_not_count(results, altered):

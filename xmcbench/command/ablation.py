@@ -43,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     planned = plan_ablation(grids, options, registry, arguments.filter)
     if arguments.dry_run:
         return report.dry_run(planned, arguments.json)
+    report.show_notes(cell.dataset for cell in planned.plan.cells)
     report.warn_skipped(planned.plan.skipped)
     results = report.execute(planned)
     if arguments.json:

@@ -36,7 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.contract import CheckRequest, check
 
     name, colon, last = arguments.method.rpartition(":")
-    name, preset = (name, last) if colon else (last, None)
+    is_file = arguments.method.endswith(".py")  # whose folder may have a colon
+    name, preset = (name, last) if colon and not is_file else (arguments.method, None)
     plugin = Path(name) if name.endswith(".py") else None
     given, limits = request.overrides(arguments.set), request.limits(arguments)
     registry = request.registry([plugin] if plugin else [], limits.time_s)

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from xmcbench.command import flags, report, request
 from xmcbench.errors import UnknownName, UsageError, XmcbenchError
@@ -31,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--methods", type=flags.texts, default=["all"], metavar="A,B|all", help="only these (default: all)"
     )
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="canaries at a time (default: 2)")
+    parser.add_argument("--jobs", type=flags.positive, default=2, metavar="N", help="canaries at a time (default: 2)")
     parser.add_argument(
         "--store",
         type=flags.texts,
@@ -54,6 +56,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Confirm methods; 1 if one is not confirmed."""
     if arguments.store:
+        unused = {"runs": Path("runs"), "methods": ["all"], "full": False, "dry_run": False}
+        said, hint = "{} does nothing with --store", "--store METHOD runs the canaries of a method"
+        request.check_unused(arguments, said, hint, **unused, dataset=[], plugin=[], **flags.LIMITS)
         return _store(arguments)
     from xmcbench.records.store import NO_RUNS
 
@@ -79,21 +84,35 @@ def _store(arguments: argparse.Namespace) -> int:
     from xmcbench.runner.canaries.run import store
 
     names = arguments.store
+    _check_names(names)
     if set(names) & PROTOCOL_NAMES:
         store_protocol(canary_folder() / PROTOCOL)
         print("ranks and metrics: outcome stored")
-    methods = [name for name in names if name not in PROTOCOL_NAMES]
+    methods, code = [name for name in names if name not in PROTOCOL_NAMES], 0
     for method, outcomes in store(methods, arguments.jobs).items() if methods else ():
         lacking = [name for name, outcome in outcomes.items() if outcome.status != "ok"]
         print(f"{method}: {len(outcomes) - len(lacking)} outcomes stored")
         for name in lacking:
+            code = 1
             print(f"{method}: {name}: {outcomes[name].status}: {outcomes[name].reason}", file=sys.stderr)
-    return 0
+    return code
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Raise UnknownName for a name that is neither that of a method nor of a part of the protocol."""
+    from xmcbench.runner.canaries.confirmation import PROTOCOL_NAMES
+
+    known = [*(entry.name for entry in request.registry()), *PROTOCOL_NAMES]
+    for name in names:
+        if name not in known:
+            raise UnknownName("method", name, known, "see `xmcbench ls methods`")
 
 
 def _canaries(arguments: argparse.Namespace) -> int:
     from xmcbench.runner.canaries import confirmation
 
+    if arguments.methods != ["all"]:
+        _check_names(arguments.methods)
     changed = confirmation.find_changed(request.registry(), arguments.runs)
     asked = arguments.methods
     chosen = {name: source for name, source in changed.items() if asked == ["all"] or name in asked}

@@ -73,6 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     planned = plan_curve(grids, options, registry, arguments.filter, arguments.by, ratios, not arguments.no_run)
     if arguments.dry_run:
         return report.dry_run(planned, arguments.json)
+    report.show_notes(cell.dataset for cell in planned.plan.cells)
     report.warn_skipped(planned.plan.skipped)
     results = planned.load_finished() if arguments.no_run else report.execute(planned)
     out = arguments.out or arguments.runs / "curves"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -30,11 +30,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train the method and write the folder."""
+    from xmcbench.data.catalog import load_dataset
     from xmcbench.models import check_out, fit
     from xmcbench.output.quantities import format_count
 
     place = request.only_dataset(arguments)
     check_out(arguments.out, arguments.overwrite)
+    report.show_notes([load_dataset(place)])
     options = request.options(arguments)
     registry = request.registry(options.plugins, options.limits.time_s)
     grid = request.grid(arguments, [arguments.method], dataset=place)

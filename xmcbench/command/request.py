@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -107,14 +108,20 @@ def grid(arguments: argparse.Namespace, methods: Sequence[str], **changes: objec
 def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Return the places of --dataset, or the default one; an existing path is one place. Raises UsageError."""
     from xmcbench.data.catalog import default_dataset
-    from xmcbench.data.sources.finding import place_of
 
     text = default_dataset() if arguments.dataset is None else arguments.dataset
-    names = [text] if place_of(text).path.exists() else [name.strip() for name in text.split(",") if name.strip()]
+    names = [text] if _is_one_place(text) else [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise UsageError("--dataset is empty", "--dataset lf-debian-2k,lf-debian-20k")
     found = _with_columns([*dict.fromkeys(names)], arguments.columns)
     return tuple(_hold_out(reference, arguments.dev) for reference in found)
+
+
+def _is_one_place(text: str) -> bool:
+    """Return whether a text is the path of something that exists, with options that have no comma."""
+    path, question, options = text.rpartition("?")
+    places = [text, *([path] if question and "," not in options else [])]
+    return any(os.path.exists(os.path.expanduser(place)) for place in places)
 
 
 def places_by_name(arguments: argparse.Namespace) -> dict[str, str]:

@@ -40,7 +40,7 @@ _FLAG, _GRID = "--config", "grid"
 #: The settings in which the grids of one file can differ. All others, such as how cells run, are shared.
 _OF_A_GRID = ("dataset", "columns", "setting", "ratio", "by", "methods", "preset", "set", "seed")
 #: The flags that take a list, separated by commas.
-_LISTS = ("dataset", "columns", "setting", "ratio", "ratios", "by", "methods", "seed", "metric")
+_LISTS = ("dataset", "columns", "setting", "ratio", "ratios", "by", "methods", "seed", "metric", "metrics")
 #: The settings of the few-shot setting alone.
 _OF_FEW_SHOT = ("ratio", "by")
 
@@ -53,7 +53,7 @@ def expand(words: list[str], flags: Callable[[], Iterable[str]]) -> list[list[st
     paths, rest = _take(words, _FLAG)
     if len(paths) > 1:
         raise UsageError(f"{_FLAG} is given more than once", "one file holds all settings")
-    if not paths or paths[0] is None or _FLAG not in flags():
+    if not paths or paths[0] is None or not rest or _FLAG not in flags():
         return [words]  # the parser of the command says what is wrong
     path, (verb, *rest) = Path(paths[0]), rest
     settings, grids = _read(path, {flag.removeprefix("--") for flag in flags() if flag.startswith("--")})
@@ -99,6 +99,9 @@ def _read(path: Path, known: Collection[str]) -> tuple[dict[str, Any], list[dict
         raise UnknownName("key", name, known, where=f"in {path}")
     for name in (name for grid in grids for name in grid if name not in _OF_A_GRID):
         raise UsageError(f"{path}: {name} cannot differ between grids", f"write it above the first [[{_GRID}]]")
+    for value in (part["setting"] for part in (settings, *grids) if "setting" in part):
+        if not all(isinstance(word, str) for word in (value if isinstance(value, list) else [value])):
+            raise UsageError(f"{path}: setting = {_to_text(value)} is not a text", 'setting = "ez"')
     return settings, grids
 
 

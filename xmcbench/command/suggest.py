@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--k", type=int, default=5, metavar="K", help="labels per document (default: 5)")
     what.add_argument(
         "--threshold",
-        type=float,
+        type=_threshold,
         default=-math.inf,
         metavar="S",
         help="leave out labels with a lower score; `explain METHOD --threshold-from PLACE` chooses one",
@@ -65,6 +65,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     server.add_argument(
         "--host", metavar="ADDRESS", help="address to listen on (default: 127.0.0.1, so that only this machine can ask)"
     )
+
+
+def _threshold(text: str) -> float:
+    number = float(text)
+    if math.isnan(number):  # no score is above or below it
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return number
 
 
 def _port(text: str) -> int:
@@ -91,7 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     place = request.only_dataset(arguments)
     report.check_new(arguments.out, arguments.overwrite, "--overwrite")
-    _check_out(arguments.out, place)
+    _check_not_read(arguments.out, place, arguments.documents)
+    _check_no_part(arguments.out, place)
     options = request.options(arguments)
     registry = request.registry(options.plugins, options.limits.time_s)
     grid = request.grid(arguments, arguments.method, dataset=place)
@@ -115,8 +123,9 @@ def _open_model(arguments: argparse.Namespace) -> int:
     is_serving = arguments.serve is not None
     if not is_serving and arguments.host is not None:
         raise UsageError("--host is for --serve", "give a port too: --serve 8000")
-    if is_serving and (arguments.documents or arguments.out or arguments.threshold > -math.inf):
-        hint = "leave out --documents, --out and --threshold"
+    others = arguments.documents or arguments.out or arguments.overwrite or arguments.threshold > -math.inf
+    if is_serving and others:
+        hint = "leave out --documents, --out, --overwrite and --threshold"
         raise UsageError("--serve takes its documents from requests, and answers with scores", hint)
     if not is_serving and arguments.documents is None:
         raise UsageError("--model needs --documents or --serve", "for example --documents new.txt")
@@ -124,12 +133,13 @@ def _open_model(arguments: argparse.Namespace) -> int:
 
     if arguments.out is not None:
         report.check_new(arguments.out, arguments.overwrite, "--overwrite")
+        _check_not_read(arguments.out, arguments.documents)
     model = Model.load(arguments.model, arguments.plugin, request.compute(arguments))
     if not model.is_current:
         note = f"{arguments.model} was trained by another source of {model.facts.method} than is installed here"
         print(f"xmcbench: note: {note}, and may predict otherwise: fit it again", file=sys.stderr)
     if is_serving:
-        return _serve(model, arguments.host or "127.0.0.1", arguments.serve)
+        return _serve(model, arguments.host or "127.0.0.1", arguments.serve, arguments.k)
     found = replace(model.suggest(arguments.documents, arguments.k), threshold=arguments.threshold)
     _check_uids(found.documents, found.labels)
     if arguments.out is not None:
@@ -139,10 +149,10 @@ def _open_model(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _serve(model: Model, host: str, port: int) -> int:
+def _serve(model: Model, host: str, port: int, k: int) -> int:
     from xmcbench.serving import Server
 
-    with Server(model, host, port) as server:
+    with Server(model, host, port, k) as server:
         print(f"{model.facts.name} of {model.facts.dataset} on {server.address} (Ctrl-C ends it)", flush=True)
         try:
             server.serve_forever()
@@ -151,7 +161,15 @@ def _serve(model: Model, host: str, port: int) -> int:
     return 0
 
 
-def _check_out(out: Path, place: str) -> None:
+def _check_not_read(out: Path, *places: str | None) -> None:
+    """Raise UsageError for a file that is read."""
+    from xmcbench.data.sources.finding import place_of
+
+    if out.resolve() in {place_of(place).path.resolve() for place in places if place}:
+        raise UsageError(f"{out} is read, and would be replaced", "choose another name, as suggested.tsv")
+
+
+def _check_no_part(out: Path, place: str) -> None:
     """Raise UsageError for a file that would later be read as a part of the dataset."""
     from xmcbench.data.sources.finding import place_of
     from xmcbench.data.sources.tables import PARTS

@@ -10,7 +10,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from xmcbench.command import flags, request
+from xmcbench.command import flags, report, request
 from xmcbench.output.layout import fill
 
 if TYPE_CHECKING:
@@ -43,20 +43,25 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the trials, and print them and the flags of the best one."""
-    from xmcbench.storage.atomic import write_text
-    from xmcbench.tuning import tune
+    from xmcbench.data.catalog import load_dataset
+    from xmcbench.leaderboard.files import check_chart, write_chart
+    from xmcbench.tuning import hold_out, tune
 
     def progress(trial: Trial) -> None:
         said = f"{100 * trial.value:.2f}" if trial.value is not None else trial.reason
         print(f"trial {trial.number}: {arguments.metric} {said}", file=sys.stderr, flush=True)
 
+    if arguments.figure is not None:
+        check_chart(arguments.figure)
     options = request.options(arguments)
     registry = request.registry(options.plugins, options.limits.time_s)
-    grid = request.grid(arguments, [arguments.method], dataset=request.only_dataset(arguments))
+    place = request.only_dataset(arguments)
+    report.show_notes([load_dataset(hold_out(place))])
+    grid = request.grid(arguments, [arguments.method], dataset=place)
     search, metric = arguments.search, arguments.metric
     found = tune(grid, arguments.trials, metric, search, arguments.filter, options, registry, progress=progress)
     print(found.table(), "", fill(str(found)), sep="\n")
     if arguments.figure is not None:
-        write_text(arguments.figure, found.chart().draw())
+        write_chart(arguments.figure, found.chart())
         print(arguments.figure)
     return 0

@@ -29,6 +29,9 @@ MANY_SILENT = 0.01
 #: A part of a variant that is a preset's name ("small"), and one that is a budget ("60 steps of 32").
 _PRESET, _BUDGET = re.compile(r"[a-z][a-z0-9-]*"), re.compile(r"\d")
 
+#: The ending of the names of datasets for tuning.
+_FOR_TUNING = re.compile(r"-dev(-[\d.e-]+)?(\+limit\d+)?$")
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -164,8 +167,11 @@ def best_first(row: Row) -> tuple[float, str]:
 
 
 def for_tuning(dataset: str) -> bool:
-    """Return whether a dataset is for tuning, by its name: rows tuned there are not compared there."""
-    return dataset.lower().endswith("-dev")
+    """Return whether a dataset is for tuning, by its name: rows tuned there are not compared there.
+
+    ``--dev 0.1`` makes names such as docs-dev-0.1.
+    """
+    return _FOR_TUNING.search(dataset.casefold()) is not None
 
 
 def machine_class(record: Record) -> str:

@@ -39,6 +39,8 @@ GROUP = "xmcbench.methods"
 
 #: Plug-in files that are being imported.
 _IMPORTING: list[Path] = []
+#: The source of each plug-in file that ``import_file`` has imported, by the name of its module.
+_SOURCES: dict[str, bytes] = {}
 #: Folders of plug-in files, whose modules are imported from source.
 _FOLDERS: list[Path] = []
 
@@ -63,7 +65,7 @@ class Imported:
 def load(name: str) -> type[Method]:
     """Return the class of a method: from a plug-in file that was imported here, else from an installed package.
 
-    Of several files the last one counts. Raises UnknownName, PluginError and Unavailable.
+    Of several files the last one that was asked for counts. Raises UnknownName, PluginError and Unavailable.
     """
     modules = [module for called, module in [*sys.modules.items()] if called.startswith(PLUGIN_PREFIX)]
     in_files = chain.from_iterable(map(_methods_in, reversed(modules)))
@@ -74,14 +76,21 @@ def load(name: str) -> type[Method]:
 def import_file(path: Path) -> None:
     """Import a plug-in file, so that ``load`` finds its methods, here and in the processes that this one starts.
 
-    Raises PluginError where it cannot be imported or defines no method, and UsageError if there is no such file.
+    A file that was imported before is imported again if it has changed, and is the last one in any case. Raises
+    PluginError where it cannot be imported or defines no method, and UsageError if there is no such file.
     """
-    if _module_name(path) in sys.modules:
+    check_file(path)
+    name, source = _module_name(path), path.read_bytes()
+    before = sys.modules.pop(name, None)
+    if before is not None and _SOURCES.get(name) == source:
+        sys.modules[name] = before
         return
     found = from_file(path)
     if found[0].method is None and found[0].origin == str(path):  # the origin of a class is a line of the file
         found[0].usable()
-    _import_elsewhere(path)
+    if name not in _SOURCES:
+        _import_elsewhere(path)
+    _SOURCES[name] = source
 
 
 def points() -> list[metadata.EntryPoint]:

@@ -85,7 +85,7 @@ def place_of(reference: str | Path) -> Place:
     if not str(reference).strip():
         raise UsageError("the name of the dataset is empty", "a dataset is a name or a place; . is this folder")
     given = os.path.expanduser(str(reference))
-    if isinstance(reference, Path) or Path(given).exists() or "?" not in given:
+    if isinstance(reference, Path) or os.path.exists(given) or "?" not in given:
         return Place(str(reference), Path(given))
     path, _, query = given.rpartition("?")
     try:
