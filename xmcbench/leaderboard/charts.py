@@ -41,8 +41,8 @@ def of_dataset(complete: Mapping[Setting, Sequence[Record]], filter_name: str, s
     """Yield the charts of a dataset, the most telling first. complete: setting -> records of whole methods."""
     records = [record for group in complete.values() for record in group]
     by_label = [curve(records, "label", metric, filter_name, staleness=staleness) for metric in _CURVES]
-    for made in filter(None, by_label):
-        yield coverage(_best(made))
+    for found in filter(None, by_label):
+        yield coverage(_best(found))
     if costs := tradeoff(complete, filter_name, staleness):
         yield costs
     for group in complete.values():
