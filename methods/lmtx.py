@@ -151,7 +151,7 @@ class LMTX(PretrainedEncoder):
         start, best, best_share = tower.weights(), tower.weights(), -1.0
         rows, checked = self._draw_documents(len(raw_X))
         history = []
-        for number in range(self.rounds):
+        for number in range(self._rounds):
             plan = self._plan_round(number)
             found = teacher.relevant_labels(rows, self.shortlist)
             said: dict[str, object] = {"documents": len(rows), "pairs": int(found.nnz)}
@@ -188,9 +188,14 @@ class LMTX(PretrainedEncoder):
         rows, checked = (rng.permutation(documents)[:count] for count in (self._judged, self.checked))
         return np.sort(rows), np.sort(checked)
 
+    @property
+    def _rounds(self) -> int:
+        """Rounds that have a step."""
+        return max(1, min(self.rounds, self.steps))
+
     def _plan_round(self, number: int) -> TrainingPlan:
         """The training of a round, counted from 0. Each has a seed of its own: all would draw the same labels."""
-        steps = self.steps * (number + 1) // self.rounds - self.steps * number // self.rounds
+        steps = self.steps * (number + 1) // self._rounds - self.steps * number // self._rounds
         seed = int(np.random.default_rng([self.seed, 32, number]).integers(2**31)) if number else self.seed
         return replace(self._plan(steps, self.learning_rate), seed=seed)
 
@@ -261,9 +266,9 @@ class _Teacher:
     def _own_titles(self, texts: Texts) -> OwnTitles:
         from xmcbench.methods.maclr.pseudo_pairs import OwnTitles
 
-        length = self._method.label_length
+        length, of_labels = self._method.label_length, self._method.label_text != "title"
         titles = self._tower.label_tokens(texts, length, titles=True)
-        return OwnTitles.of(titles, self._tower.label_tokens(self.raw_Y, length))
+        return OwnTitles.of(titles, self._tower.label_tokens(self.raw_Y, length, titles=of_labels))
 
 
 class LexicalJudge:

@@ -42,7 +42,9 @@ class RAE(DualEncoder):
     presets: ClassVar = PRESETS["rae"]
     choices: ClassVar = CHOICES["rae"]
 
-    temperature: Annotated[AboveZero, Doc("divisor of similarities, in training and over the memory", "RAE-XMC")] = 0.04
+    temperature: Annotated[
+        AboveZero, Doc("divisor of cosines, in training and over the memory; inner products are not divided", "RAE-XMC")
+    ] = 0.04
     keys: Annotated[Positive, Doc("number of nearest labels, and of nearest training instances", "RAE-XMC")] = 200
     mix: Annotated[Probability, Doc("weight of the instances; labels have the rest")] = 0.5
 
@@ -94,7 +96,8 @@ class RAE(DualEncoder):
 
 def aggregate(labels: TopK, instances: TopK, known: csr_matrix, temperature: float, mix: float, k: int) -> TopK:
     """Rank labels by the weights of the nearest labels and instances of each text. known: pairs of the instances,
-    binary CSR. The weights of a text are not divided by their sum, which no order depends on."""
+    binary CSR. The weights of a text are not divided by their sum, which no order depends on. A score is the logarithm
+    of a weight: weights far below the largest would all be 0 in float32."""
     from scipy.sparse import csr_matrix
 
     largest = np.maximum(labels.scores[:, 0], instances.scores[:, 0])[:, None].astype(np.float64)
@@ -104,5 +107,6 @@ def aggregate(labels: TopK, instances: TopK, known: csr_matrix, temperature: flo
         values = share * np.exp((near.scores - largest) / temperature)
         return csr_matrix((values[rows, places], (rows, near.indices[rows, places])), (len(near), columns))
 
-    total = weights(labels, 1 - mix, known.shape[1]) + weights(instances, mix, known.shape[0]) @ known
-    return TopK.from_scores(total.tocsr().astype(np.float32), k)
+    total = (weights(labels, 1 - mix, known.shape[1]) + weights(instances, mix, known.shape[0]) @ known).tocsr()
+    total.data = np.log(np.maximum(total.data, np.finfo(np.float64).tiny))
+    return TopK.from_scores(total.astype(np.float32), k)

@@ -135,6 +135,7 @@ class LabelPool(ContrastiveTask):
         near = self._nearest[rows]
         turn = rng.random(near.shape)
         turn[self._pairs[rows[:, None], near].toarray() > 0] = 2  # after all others
+        turn[near < 0] = 2  # an approximate search may find fewer
         chosen = np.argsort(turn, axis=1)[:, : self._hard.count]
         hard = np.take_along_axis(near, chosen, 1)[np.take_along_axis(turn, chosen, 1) < 2]
         pool = np.unique(np.concatenate([positives, hard]).astype(np.int64))

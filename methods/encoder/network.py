@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -235,6 +236,8 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
                 )
             enable = getattr(transformer, "activation_checkpointing_enable", None)  # its name before: gradient_...
             (enable or transformer.gradient_checkpointing_enable)(_options_of_recomputing(transformer.device.type))
+            # A hook that only reentrant recomputing needs, and which no other process could be sent.
+            transformer.disable_input_require_grads()
 
     def _batch(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """The pooled vectors of one batch [rows, hidden], with its activations, or with what makes them again."""
@@ -285,4 +288,8 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
 
 def _options_of_recomputing(device: str) -> dict[str, Any]:
     """Options by which activations are computed again: outside ``forward``, with the same dropout."""
-    return {"use_reentrant": False, "context_fn": lambda: (nullcontext(), cheap_dropout(device))}
+    return {"use_reentrant": False, "context_fn": partial(_contexts_of_recomputing, device)}
+
+
+def _contexts_of_recomputing(device: str) -> tuple[AbstractContextManager[object], AbstractContextManager[object]]:
+    return nullcontext(), cheap_dropout(device)

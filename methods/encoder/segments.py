@@ -93,7 +93,7 @@ class SegmentCorpus:
         elif kind == _TITLE:
             text, side = self.texts.titles[row], 1
         else:
-            text, side = self.labels.titles[row], 1
+            text, side = self.labels[row], 1
         return np.array(self.tokenizers[side]([text], self.lengths[side])[0], np.int32)
 
 

@@ -8,7 +8,8 @@ import torch
 from fake_server import completion
 from scipy.sparse import csr_matrix
 
-from xmcbench import Artifacts, MethodError, Texts, UsageError
+from xmcbench import Artifacts, LabelTexts, MethodError, Texts, UsageError
+from xmcbench.data.sources.source import Details
 from xmcbench.methods.encoder.clustering import ClusteredPairs, PairLoss
 from xmcbench.methods.encoder.contrastive import triplet_loss
 from xmcbench.methods.lmtx import LMTX, LexicalJudge
@@ -150,21 +151,32 @@ def test_rounds_end_where_the_judge_sees_no_progress(quick, stories, tmp_path):
     assert all(np.array_equal(weights[name], alone[name]) for name in weights)
 
 
-def test_own_titles_are_judged_or_not(quick, artifacts, stories, monkeypatch):
-    labels = Texts.from_lists([*stories[1].titles, "apple story"])
+@pytest.mark.parametrize("label_text", ["title", "content"])
+def test_own_titles_are_judged_or_not(quick, artifacts, stories, monkeypatch, label_text):
+    titles = [*stories[1].titles, "apple story"]
+    details = [Details((), f"all about {title}") for title in titles]
+    labels = LabelTexts.with_details(titles, details, [*map(str, range(len(titles)))])
     asked = []
     original = LexicalJudge.judge
     monkeypatch.setattr(LexicalJudge, "judge", lambda self, pairs: asked.extend(pairs) or original(self, pairs))
     counts = {}
     for own_title in (True, False):
         asked.clear()
-        method = LMTX(**{**quick, "shortlist": 11}, own_title=own_title)
+        method = LMTX(**{**quick, "shortlist": 11}, own_title=own_title, label_text=label_text)
         method.artifacts = Artifacts(artifacts.root / str(own_title))
         method.pretrain(stories[0], labels)
         counts[own_title] = sum(
-            document.startswith("apple story") and label == "apple story" for document, label in asked
+            document.startswith("apple story") and label.startswith("apple story") for document, label in asked
         )
     assert counts[True] > 0 == counts[False]
+
+
+def test_each_round_has_a_step(quick, artifacts, stories):
+    method = LMTX(**{**quick, "steps": 2, "rounds": 6})
+    method.artifacts = artifacts
+    method.pretrain(*stories[:2])
+    assert [method.notes[f"round {number}"]["steps"] for number in (1, 2)] == [1, 1]
+    assert len(method.notes["rounds"]) == 2
 
 
 def test_a_run_that_was_killed_asks_only_for_the_rest(quick, fake, stories, tmp_path):

@@ -59,12 +59,14 @@ def test_two_processes_with_half_the_batch_are_one_with_the_whole(
                     )
 
 
-def test_a_training_in_two_processes_ends_where_one_ends(artifacts, checkpoint, stories):
+@pytest.mark.parametrize("recomputed_layers", [False, True])
+def test_a_training_in_two_processes_ends_where_one_ends(artifacts, checkpoint, stories, recomputed_layers):
     weights = checkpoint(dropout=0.0)
     store = TokenStore.of(artifacts, stories[0], open_tokenizer(weights), 32)
     plan, ends, notes = TrainingPlan(4, 1e-3), [], []
     for processes in (1, 2):
         encoder = open_encoder(weights, "native", seed=0)
+        encoder.save_memory(None, recomputed_layers)
         notes.append(train_shared(artifacts, encoder, TwoViews(store, store, 12, 0.05, 0), plan, {}, "cpu", processes))
         ends.append(encoder.weights())
     assert notes[1]["processes"] == 2

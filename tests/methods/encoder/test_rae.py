@@ -41,7 +41,7 @@ def test_labels_are_ranked_by_the_weights_of_the_whole_memory(mix):
         scores = plain(by_text[row], by_instance[row], known, 0.2, mix)
         assert found.indices[row].tolist() == np.argsort(-scores).tolist()
         expected = np.sort(scores)[::-1]
-        np.testing.assert_allclose(found.scores[row] / found.scores[row, 0], expected / expected[0], rtol=1e-5)
+        np.testing.assert_allclose(np.exp(found.scores[row] - found.scores[row, 0]), expected / expected[0], rtol=1e-5)
 
 
 def test_a_label_that_only_instances_bring_is_ranked():
@@ -50,7 +50,15 @@ def test_a_label_that_only_instances_bring_is_ranked():
     known = csr_matrix(np.array([[1, 0, 0], [0, 0, 1]], np.float32))
     found = aggregate(labels, instances, known, 0.1, 0.5, 3)
     assert found.indices.tolist() == [[2, 0, -1]]
-    assert found.scores[0, :2].tolist() == pytest.approx([0.5, 0.5 * np.exp(-4)])
+    assert found.scores[0, :2].tolist() == pytest.approx([np.log(0.5), np.log(0.5) - 4])
+
+
+def test_labels_far_below_the_best_keep_their_order():
+    """Inner products may differ by hundreds: in float32 their weights would all be 0."""
+    labels = TopK(np.array([[3, 1, 0, 2]], np.int32), np.array([[400, 290, 285, 280]], np.float32))
+    instances = TopK(np.array([[0]], np.int32), np.array([[150]], np.float32))
+    found = aggregate(labels, instances, csr_matrix(np.eye(5, dtype=np.float32)[[4]]), 1.0, 0.5, 5)
+    assert found.indices.tolist() == [[3, 1, 0, 2, 4]]
 
 
 def test_predictions_are_those_of_the_towers_vectors(fitted, stories):

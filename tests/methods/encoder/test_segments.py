@@ -2,6 +2,7 @@
 
 import pickle
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -111,6 +112,8 @@ def test_words_become_tokens(corpus):
     assert corpus.tokens(1, 2, 0, 0).tolist() == fast(["desert"], 8)[0]
     assert corpus.tokens(2, 0, 1, 4).tolist() == fast(["green blue old"], 16)[0]
     assert len(corpus.tokens(2, 0, 0, 20)) == 16
+    labels = Texts.from_lists(list(corpus.labels.titles), ["a red bridge"] * len(corpus.labels))
+    assert replace(corpus, labels=labels).tokens(1, 2, 0, 0).tolist() == fast([labels[2]], 8)[0]
     again = pickle.loads(pickle.dumps(corpus))
     assert again.words.tolist() == corpus.words.tolist() == [20, 12, 0]
 
