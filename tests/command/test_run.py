@@ -605,7 +605,7 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         (["--setting", "ez", "--filter", "file"], "has no filter 'file'"),
         (["--setting", "zero"], "unknown setting 'zero'"),
         (["--setting", "ez,zero"], "unknown setting 'zero'"),
-        (["--setting", "ez", "--dataset", ","], "--dataset is empty"),
+        (["--setting", "ez", "--dataset", ","], "the name of the dataset is empty"),
         (["--setting", ","], "argument --setting: the list ',' is empty"),
         (["--setting", "fs", "--ratio", "half"], "argument --ratio: 'half' must be comma-separated numbers"),
         (["--setting", "ez,full", "--ratio", "0.5"], "cannot be used with the setting ez,full"),

@@ -112,7 +112,7 @@ def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
     text = default_dataset() if arguments.dataset is None else arguments.dataset
     names = [text] if _is_one_place(text) else [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise UsageError("--dataset is empty", "--dataset lf-debian-2k,lf-debian-20k")
+        raise UsageError("the name of the dataset is empty", "--dataset lf-debian-2k,lf-debian-20k")
     found = _with_columns([*dict.fromkeys(names)], arguments.columns)
     return tuple(_hold_out(reference, arguments.dev) for reference in found)
 
