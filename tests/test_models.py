@@ -278,6 +278,7 @@ def test_arguments_of_another_kind_are_refused(tiny, tmp_path, options):
             model.predict(["a text"], k)
         with pytest.raises(UsageError, match=r"must be in 1\.\.100"):
             model.suggest(["a text"], k)
+    assert model.predict(["a text"], np.int64(3)).k == 3
     for call in (library.suggest, library.fit):
         with pytest.raises(UsageError, match="2 datasets are given"):
             call([tiny, "lf-debian-2k"], "tfidf", options=options)

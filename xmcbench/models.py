@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -120,7 +121,7 @@ class Model:
         """Return the k best labels of each text: a TopK of shape [len(texts), k]. Raises what the method raises."""
         if isinstance(texts, str):
             raise UsageError("predict takes several texts, and this is one", "predict([text])")
-        if type(k) is not int or k < 1:
+        if not isinstance(k, Integral) or k < 1:
             raise UsageError(f"k={k!r} is not a number of labels", "k=100")
         given = Texts.of(texts)
         # As many as in its cell: the best labels of a method may depend on how many are requested.

@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer how to ask."""
-        self.close_connection = "Content-Length" in self.headers or "Transfer-Encoding" in self.headers  # not read
+        self.close_connection |= "Content-Length" in self.headers or "Transfer-Encoding" in self.headers  # not read
         known = msgspec.to_builtins(self.server.model.facts)
         self._answer(HTTPStatus.OK, {"post": {"documents": ["a text"], "k": self.server.k}, "model": known})
 

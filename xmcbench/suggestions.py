@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,7 +151,7 @@ def suggest(
 
 def check_k(k: int) -> None:
     """Raise UsageError for a number of labels that cannot be suggested."""
-    if type(k) is not int or not 1 <= k <= 100:
+    if not isinstance(k, Integral) or not 1 <= k <= 100:
         raise UsageError(f"k {k} must be in 1..100")
 
 
