@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 from xmcbench.errors import UnknownName, UsageError
 from xmcbench.extras import data_frame
 from xmcbench.leaderboard import charts, curves, markup, published, rendering, tables
-from xmcbench.leaderboard.rows import Row, apart, group_rows, names, rows, silence, without_common
+from xmcbench.leaderboard.groups import group_rows
+from xmcbench.leaderboard.names import apart, names
+from xmcbench.leaderboard.rows import Row, rows, silence, without_common
 from xmcbench.metrics import METRICS
 from xmcbench.output import document
 from xmcbench.records import Record, Staleness

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from xmcbench.leaderboard import canvas, charts
 from xmcbench.leaderboard.blocks import CHARTS, Figures, Page, with_few_charts
 from xmcbench.leaderboard.files import files
+from xmcbench.leaderboard.groups import by_setting
 from xmcbench.leaderboard.lines import Axis, Line, Lines, Point
 from xmcbench.leaderboard.losses import loss_charts
 from xmcbench.leaderboard.pages import pages
 from xmcbench.leaderboard.points import Ranking, Scatter, Spot
-from xmcbench.leaderboard.rows import by_setting, rows
+from xmcbench.leaderboard.rows import rows
 from xmcbench.records import Staleness
 from xmcbench.setting import Setting
 

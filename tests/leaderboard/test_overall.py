@@ -13,8 +13,8 @@ from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import overall
 from xmcbench.leaderboard.blocks import Heading
 from xmcbench.leaderboard.files import differences, files, write
+from xmcbench.leaderboard.groups import for_tuning
 from xmcbench.leaderboard.pages import pages
-from xmcbench.leaderboard.rows import for_tuning
 from xmcbench.metrics.friedman import FEWEST_BLOCKS
 from xmcbench.records import Staleness, Store
 from xmcbench.setting import Setting

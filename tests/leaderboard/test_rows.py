@@ -1,8 +1,10 @@
 import pytest
 
 from xmcbench.leaderboard.curves import as_csv, curve
+from xmcbench.leaderboard.groups import borrow
+from xmcbench.leaderboard.names import apart
 from xmcbench.leaderboard.published import MAIN
-from xmcbench.leaderboard.rows import apart, borrow, rows, silence, without_common
+from xmcbench.leaderboard.rows import rows, silence, without_common
 from xmcbench.leaderboard.tables import cost_table, metric_table
 from xmcbench.metrics import half_width
 from xmcbench.records import Staleness

@@ -12,7 +12,8 @@ import numpy as np
 
 from xmcbench.comparison import obstacle
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.leaderboard.rows import group_rows, names
+from xmcbench.leaderboard.groups import group_rows
+from xmcbench.leaderboard.names import names
 from xmcbench.metrics import METRICS, Scores, protocol
 from xmcbench.metrics.power import Spread, spread
 from xmcbench.output.layout import format_table

@@ -11,9 +11,11 @@ from operator import attrgetter
 
 from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
+from xmcbench.leaderboard.groups import by_setting, group_by, group_rows
 from xmcbench.leaderboard.losses import loss_charts
+from xmcbench.leaderboard.names import shared_name, slug, tell_apart
 from xmcbench.leaderboard.published import MAIN, Ablation, Source
-from xmcbench.leaderboard.rows import by_setting, group_by, group_rows, rows, shared_name, slug, tell_apart
+from xmcbench.leaderboard.rows import rows
 from xmcbench.leaderboard.tables import ablation_table, text_table, without_switches
 from xmcbench.records import Record, Staleness
 from xmcbench.storage.canonical import sha256_json

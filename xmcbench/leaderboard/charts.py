@@ -15,10 +15,12 @@ import msgspec
 from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.canvas import DAGGER, Chart, title_of
 from xmcbench.leaderboard.curves import CoverageLine, CoveragePoint, Curve, curve, over_seeds
+from xmcbench.leaderboard.groups import borrow
 from xmcbench.leaderboard.lines import Axis, Line, Lines, Point
 from xmcbench.leaderboard.losses import loss_charts
+from xmcbench.leaderboard.names import shared_name, tell_apart
 from xmcbench.leaderboard.points import Scatter, Spot
-from xmcbench.leaderboard.rows import Row, borrow, of_presets, rows, shared_name, tell_apart
+from xmcbench.leaderboard.rows import Row, of_presets, rows
 from xmcbench.records import Record, Staleness
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json

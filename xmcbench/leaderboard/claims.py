@@ -15,8 +15,9 @@ from statistics import fmean
 
 from xmcbench.leaderboard import ablation, captions
 from xmcbench.leaderboard.blocks import Block, Heading, Page, citations
+from xmcbench.leaderboard.groups import for_tuning, group_by, group_rows
+from xmcbench.leaderboard.names import Facts, slug
 from xmcbench.leaderboard.published import Ablation, Claim, Side, Source
-from xmcbench.leaderboard.rows import Facts, for_tuning, group_by, group_rows, slug
 from xmcbench.leaderboard.sections import Context
 from xmcbench.leaderboard.tables import Table, text_table, without_switches
 from xmcbench.metrics.ties import p_value

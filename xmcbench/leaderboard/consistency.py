@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from xmcbench.errors import MethodError, StorageError
-from xmcbench.leaderboard.rows import by_dataset
+from xmcbench.leaderboard.groups import by_dataset
 from xmcbench.metrics import invariants
 from xmcbench.records import Record
 from xmcbench.records.record import Figures

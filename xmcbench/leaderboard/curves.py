@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from xmcbench.leaderboard.canvas import DAGGER
-from xmcbench.leaderboard.rows import group_by, group_rows, names
+from xmcbench.leaderboard.groups import group_by, group_rows
+from xmcbench.leaderboard.names import names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import protocol
 from xmcbench.metrics.seeds import half_width

@@ -16,7 +16,8 @@ import msgspec
 from xmcbench.errors import StorageError
 from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Heading
-from xmcbench.leaderboard.rows import Row, short_names
+from xmcbench.leaderboard.names import short_names
+from xmcbench.leaderboard.rows import Row
 from xmcbench.leaderboard.tables import text_table
 from xmcbench.output.escaping import markdown
 from xmcbench.records import Record, Store

@@ -15,8 +15,9 @@ from typing import Annotated
 import msgspec
 
 from xmcbench.leaderboard import canvas
+from xmcbench.leaderboard.groups import group_rows
 from xmcbench.leaderboard.lines import Axis, Line, Lines, Point
-from xmcbench.leaderboard.rows import group_rows, names, slug
+from xmcbench.leaderboard.names import names, slug
 from xmcbench.records import Record
 
 #: Numbers up to this can be drawn: their sums and differences are finite.

@@ -15,8 +15,9 @@ import numpy as np
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import captions, consistency
 from xmcbench.leaderboard.canvas import DAGGER
+from xmcbench.leaderboard.groups import borrow, by_dataset, for_tuning, group_rows
+from xmcbench.leaderboard.names import Facts, names
 from xmcbench.leaderboard.points import Ranking, Spot
-from xmcbench.leaderboard.rows import Facts, borrow, by_dataset, for_tuning, group_rows, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import friedman, protocol
 from xmcbench.metrics.friedman import Friedman

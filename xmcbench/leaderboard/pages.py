@@ -13,8 +13,9 @@ from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import ablation, captions, charts, claims, consistency, overall
 from xmcbench.leaderboard.blocks import CHARTS, INDEX, Block, Figures, Heading, Page, citations, with_few_charts
 from xmcbench.leaderboard.examples import Examples
+from xmcbench.leaderboard.groups import by_dataset, by_setting, for_tuning, order
 from xmcbench.leaderboard.published import MAIN, Source, sources
-from xmcbench.leaderboard.rows import Row, by_dataset, by_setting, for_tuning, order
+from xmcbench.leaderboard.rows import Row
 from xmcbench.leaderboard.sections import FEW, Context, Measured, decisions, details, main_table
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import Scores

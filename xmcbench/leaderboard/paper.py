@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.leaderboard.rows import Row, by_dataset, by_setting, for_tuning, short_names
+from xmcbench.leaderboard.groups import by_dataset, by_setting, for_tuning
+from xmcbench.leaderboard.names import short_names
+from xmcbench.leaderboard.rows import Row
 from xmcbench.leaderboard.sections import Context, Measured
 from xmcbench.leaderboard.tables import Ties
 from xmcbench.metrics import METRICS

@@ -2,75 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from operator import attrgetter
 from statistics import fmean, stdev
-from typing import TypeVar
 
 from xmcbench.leaderboard import provenance
+from xmcbench.leaderboard.groups import group_by, group_rows
+from xmcbench.leaderboard.names import Facts, names
 from xmcbench.metrics.seeds import half_width
 from xmcbench.output.quantities import duration, format_count
 from xmcbench.records import Record, Staleness
 from xmcbench.records.record import Figures, Measured
-from xmcbench.setting import Setting
-from xmcbench.storage.canonical import canonical_json
 
-Item = TypeVar("Item")
-Key = TypeVar("Key", bound=Hashable)
-
-#: A SHA-1 or SHA-256: the content of a file that a parameter names, the commit of a model.
-_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,52}\b")
 #: Share of test instances without a prediction from which a row says so.
 MANY_SILENT = 0.01
-#: A part of a variant that is a preset's name ("small"), and one that is a budget ("60 steps of 32").
-_PRESET, _BUDGET = re.compile(r"[a-z][a-z0-9-]*"), re.compile(r"\d")
-
-#: The ending of the names of datasets for tuning.
-_FOR_TUNING = re.compile(r"-dev(-[\d.e-]+)?(\+limit\d+)?$")
-
-
-@dataclass(frozen=True)
-class Facts:
-    """The parts of a row's name, each with its own column.
-
-    preset: empty for the default parameters. encoder: the model that the row starts from, or the methods that it
-    combines. training: the budget. changes: parameters that are not those of the preset.
-    """
-
-    title: str
-    preset: str = ""
-    encoder: str = ""
-    training: str = ""
-    changes: str = ""
-
-    @property
-    def short(self) -> str:
-        """The title, with preset and changed parameters."""
-        told = ", ".join(filter(None, [self.preset, self.changes]))
-        return f"{self.title} ({told})" if told else self.title
-
-    @classmethod
-    def of(cls, record: Record) -> Facts:
-        """The facts of a record's row, from the variant that the record holds."""
-        found: dict[str, list[str]] = {}
-        encoders = {model.name for model in provenance.models(record)}
-        for place, part in enumerate(filter(None, record.method.variant.split(", "))):
-            if "=" in part:
-                kind = "changes"
-            elif part in encoders:
-                kind = "encoder"
-            elif _BUDGET.match(part):
-                kind = "training"
-            elif not place and _PRESET.fullmatch(part):
-                kind = "preset"
-            else:
-                kind = "encoder"
-            found.setdefault(kind, []).append(part)
-        return cls(record.method.title, **{kind: ", ".join(parts) for kind, parts in found.items()})
 
 
 @dataclass(frozen=True)
@@ -134,7 +80,7 @@ class Row:
     problems: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
-    facts: Facts = Facts("")
+    facts: Facts = field(default_factory=lambda: Facts(""))
     records: tuple[Record, ...] = ()
     filter: str = "none"
 
@@ -166,14 +112,6 @@ def best_first(row: Row) -> tuple[float, str]:
     return -row.figures["P@1"].value if row.figures else 1.0, row.name
 
 
-def for_tuning(dataset: str) -> bool:
-    """Return whether a dataset is for tuning, by its name: rows tuned there are not compared there.
-
-    ``--dev 0.1`` makes names such as docs-dev-0.1.
-    """
-    return _FOR_TUNING.search(dataset.casefold()) is not None
-
-
 def machine_class(record: Record) -> str:
     """The class of machine that times and memory of a record belong to, with threads and neighbors if they are noted.
 
@@ -198,107 +136,6 @@ def without_common(machines: Sequence[str]) -> list[str]:
     while len({tuple(parts[: common + 1]) for parts in fields}) == 1 and common < max(map(len, fields)):
         common += 1
     return [", ".join(parts[common:]) or "alone" for parts in fields]
-
-
-def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Return the items by their keys, which are in the order of their first items."""
-    groups: dict[Key, list[Item]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups
-
-
-def by_dataset(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Return the records by the name of their dataset."""
-    return group_by(records, attrgetter("cell.dataset"))
-
-
-def group_rows(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Return the records by method and parameters, each group by seed."""
-    groups = group_by(records, _row_of)
-    return {key: sorted(groups[key], key=lambda record: record.cell.seed) for key in sorted(groups)}
-
-
-def _row_of(record: Record) -> str:
-    return canonical_json([record.cell.method, record.cell.parameters])
-
-
-def borrow(zero_shot: Iterable[Record], inside: Sequence[Record]) -> list[Record]:
-    """The zero-shot results that also belong in another setting of their dataset: those of methods that ignore pairs.
-
-    inside: the records of that setting. A method that has a record there keeps it, and without any result there nothing
-    is borrowed.
-    """
-    if not any(record.ok for record in inside):
-        return []
-    there = set(map(_row_of, inside))
-    unused = [record for record in zero_shot if record.ok and record.method.supervision == "unused"]
-    return [record for record in unused if _row_of(record) not in there]
-
-
-def slug(text: str) -> str:
-    """The text as part of a file name."""
-    return re.sub(r"[^a-z0-9.]+", "-", text.lower())[:40].strip("-.") or "x"
-
-
-def by_setting(records: Iterable[Record]) -> dict[Setting, list[Record]]:
-    """Return the records by setting, in the order of a page."""
-    groups: dict[Setting, list[Record]] = group_by(records, attrgetter("cell.setting"))
-    return {setting: groups[setting] for setting in sorted(groups, key=order)}
-
-
-def order(setting: Setting) -> tuple[int, str, float]:
-    """The position of a setting on a page: from no pairs to all."""
-    return ("ez", "fs", "full").index(setting.kind), setting.by or "", setting.ratio or 0.0
-
-
-def names(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
-    """The name of every group of records; groups of one name are told apart by the parameters in which they differ.
-
-    Names coincide if a preset changed between two runs, or if two methods have the same title.
-    """
-    firsts = {key: group[0] for key, group in groups.items()}
-    parameters = {key: {"method": first.cell.method, **first.cell.parameters} for key, first in firsts.items()}
-    return tell_apart({key: first.name for key, first in firsts.items()}, parameters)
-
-
-def tell_apart(names: Mapping[str, str], parameters: Mapping[str, Mapping[str, object]]) -> dict[str, str]:
-    """Return the names by their keys; after equal ones stand the parameters in which they differ."""
-    found: dict[str, str] = {}
-    for name, keys in group_by(names, names.__getitem__).items():
-        differences = apart([parameters[key] for key in keys])
-        found |= {key: name + difference for key, difference in zip(keys, differences, strict=True)}
-    return found
-
-
-def short_names(rows: Sequence[Row]) -> list[str]:
-    """Return titles with preset and changed parameters; the whole name where several rows would look alike."""
-    short = [row.facts.short for row in rows]
-    counts = Counter(short)
-    return [name if counts[name] == 1 else row.name for name, row in zip(short, rows, strict=True)]
-
-
-def shared_name(title: str, variants: Sequence[str]) -> str:
-    """A name for several rows of a method: its title, and the parts of a variant that all of them have."""
-    parts = [variant.split(", ") for variant in variants]
-    shared = [part for part in dict.fromkeys(parts[0]) if part and all(part in own for own in parts)]
-    return f"{title} ({', '.join(shared)})" if shared else title
-
-
-def apart(parameters: Sequence[Mapping[str, object]]) -> list[str]:
-    """Return ", name=value" of every parameter in which they are not all equal; digests by their first 12 digits."""
-    if len(parameters) == 1:
-        return [""]
-    differing = [
-        name
-        for name in sorted(set().union(*parameters))
-        if len({canonical_json([own[name]] if name in own else []) for own in parameters}) > 1
-    ]
-    return ["".join(f", {name}={_short(own[name])}" for name in differing if name in own) for own in parameters]
-
-
-def _short(value: object) -> str:
-    return _DIGEST.sub(r"\1", str(value))
 
 
 def silence(done: Sequence[Record]) -> tuple[str, ...]:

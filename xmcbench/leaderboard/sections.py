@@ -8,20 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Differences, Heading, without_a_result
+from xmcbench.leaderboard.groups import borrow, group_by, group_rows
+from xmcbench.leaderboard.names import names, short_names, slug
 from xmcbench.leaderboard.provenance import kinds, models, newer
 from xmcbench.leaderboard.published import MAIN, Source
-from xmcbench.leaderboard.rows import (
-    Row,
-    best_first,
-    borrow,
-    group_by,
-    group_rows,
-    names,
-    of_presets,
-    rows,
-    short_names,
-    slug,
-)
+from xmcbench.leaderboard.rows import Row, best_first, of_presets, rows
 from xmcbench.leaderboard.tables import (
     SECOND,
     Column,

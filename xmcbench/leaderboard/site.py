@@ -18,9 +18,9 @@ from urllib.parse import quote
 from xmcbench import __version__
 from xmcbench.leaderboard import canvas, markup
 from xmcbench.leaderboard.blocks import INDEX, Block, Differences, Figures, Heading, Page
+from xmcbench.leaderboard.names import slug
 from xmcbench.leaderboard.provenance import NEEDS_PAIRS, NO_PAIRS, OUTSIDE, SCRATCH
 from xmcbench.leaderboard.published import Source
-from xmcbench.leaderboard.rows import slug
 from xmcbench.leaderboard.tables import Table
 from xmcbench.metrics import protocol
 from xmcbench.output import document

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from xmcbench.leaderboard.groups import group_by
+from xmcbench.leaderboard.names import short_names
 from xmcbench.leaderboard.published import MAIN, PublishedRow
-from xmcbench.leaderboard.rows import Cost, Estimate, Row, group_by, short_names
+from xmcbench.leaderboard.rows import Cost, Estimate, Row
 
 #: The columns of a second table, and of each group of labels.
 SECOND = ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
