@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import StringIO
 from threading import Lock
 from typing import Annotated, Any
 from urllib.parse import parse_qs
@@ -118,8 +119,8 @@ class _Handler(BaseHTTPRequestHandler):
             if "Content-Type" in self.headers and self.headers.get_content_type() == "text/plain":
                 k = parse_qs(query).get("k", [None])[-1]
                 # As lines of a file: other signs at which str.splitlines splits are part of a text.
-                lines = body.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
-                return msgspec.convert({"documents": lines if body else [], "k": k}, _Request, strict=False)
+                lines = [line.removesuffix("\n") for line in StringIO(body.decode("utf-8"), newline=None)]
+                return msgspec.convert({"documents": lines, "k": k}, _Request, strict=False)
             return msgspec.json.decode(body, type=_Request)
         except (ValueError, RecursionError) as error:
             hint = 'post {"documents": ["a text"], "k": 5}, or lines of text as text/plain'
