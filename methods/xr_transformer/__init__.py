@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from xmcbench.methods.encoder.tokens import TokenStore
+    from xmcbench.methods.encoder.training import TrainingPlan
     from xmcbench.methods.label_tree.tree import Level
 
 _CODE = "the settings of its authors' experiments (amzn/pecos, examples/xr-transformer-neurips21)"
@@ -137,12 +139,18 @@ class XRTransformer(BackboneMethod, FeatureMethod):
                 "clusters": level.clusters,
                 "negatives": [self.guesses, self.shortlist, self.negative_cost],
             }
-            classifiers = self._train_on(level, tokens, vectors, guessed, until - done, identity)
+            plan = self._plan_level(number, until - done)
+            classifiers = self._train_on(level, tokens, vectors, guessed, plan, identity)
             vectors = self._embed(tokens)
             if level is not trained[-1] and self.guesses:
                 guessed = self._guess(vectors, classifiers)
             done = until
         return vectors
+
+    def _plan_level(self, number: int, steps: int) -> TrainingPlan:
+        """The training of a level, counted from 0. Each has a seed of its own: all would draw the same instances."""
+        seed = int(np.random.default_rng([self.seed, 33, number]).integers(2**31)) if number else self.seed
+        return replace(self._plan(steps, self.learning_rate), seed=seed)
 
     def _train_on(
         self,
@@ -150,7 +158,7 @@ class XRTransformer(BackboneMethod, FeatureMethod):
         tokens: TokenStore,
         vectors: np.ndarray,
         guessed: TopK | None,
-        steps: int,
+        plan: TrainingPlan,
         identity: dict[str, object],
     ) -> np.ndarray:
         """Fine-tune the encoder on a level; returns its classifiers, float32 [K, d + 1], the bias last."""
@@ -161,8 +169,7 @@ class XRTransformer(BackboneMethod, FeatureMethod):
         clusters = ClusterWeights(*fit_svms(vectors, level, guessed, self.cost, self.seed))
         clusters.to(tower.device)
         listed, shares = shortlist(level, guessed, self.shortlist, self.seed)
-        task = LevelTask(tokens, listed, shares, self.negative_cost, self.batch, self.seed)
-        plan = self._plan(steps, self.learning_rate)
+        task = LevelTask(tokens, listed, shares, self.negative_cost, self.batch, plan.seed)
         with with_clusters(tower.encoder, clusters):
             note = tower.train(task, plan, identity, self.batch, keep=False)
         self.notes[f"fine-tuning on {level.clusters} clusters"] = {**note, "shortlist": int(listed.shape[1])}

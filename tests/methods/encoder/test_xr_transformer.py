@@ -199,6 +199,27 @@ def test_parameters_reach_the_trainings(run, monkeypatch):
     assert ranked == [{"nr_splits": 4, "max_leaf_size": 3, "cost": 0.4, "threshold": 0.2, "seed": 0}]
 
 
+def test_each_level_draws_its_own_instances(run, monkeypatch):
+    drawn, plans = [], []
+
+    class Watched(LevelTask):
+        def losses(self, step, network, context):
+            if not step:
+                drawn.append(tuple(self._epochs(step)))
+            return super().losses(step, network, context)
+
+    def watch_train(encoder, task, plan, *rest, **named):
+        plans.append(plan)
+        return train(encoder, task, plan, *rest, **named)
+
+    monkeypatch.setattr("xmcbench.methods.xr_transformer.level.LevelTask", Watched)
+    monkeypatch.setattr("xmcbench.methods.encoder.tower.train", watch_train)
+    run()
+    assert len(drawn) == len(set(drawn)) == 4
+    assert plans[0].seed == 0
+    assert len({plan.seed for plan in plans}) == 4
+
+
 def test_parameters_reach_the_shortlist_and_the_search(run, monkeypatch):
     given = []
 
