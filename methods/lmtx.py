@@ -87,7 +87,7 @@ class LMTX(PretrainedEncoder):
     own_title: Annotated[
         bool, Doc("judge a label that repeats the document's title, which may be the document itself")
     ] = True
-    rounds: Annotated[Positive, Doc("number of rounds, if none is worse than the one before", _CODE)] = 6
+    rounds: Annotated[Positive, Doc("number of rounds, if each is better than the one before; see checked", _CODE)] = 6
     fresh: Annotated[bool, Doc("train the checkpoint again in each round, not the encoder as it is", _CODE)] = True
     documents: Annotated[
         Documents | None, Doc("number of documents that are judged in a round; none: those that it can visit")

@@ -46,6 +46,7 @@ class NGAME(DualEncoder):
     supervision = "required"
     needs_cosine: ClassVar = True
     described: ClassVar[tuple[str, ...]] = ("backbone", "finetune_steps", "finetune_batch")
+    draws_documents: ClassVar = True
     presets: ClassVar = PRESETS["ngame"]
     choices: ClassVar = CHOICES["ngame"]
 

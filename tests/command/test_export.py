@@ -54,6 +54,10 @@ def test_a_run_and_qrels_score_as_the_record_does(inside, runs, tiny, tmp_path):
     assert of_qrels["values"] == pytest.approx({name: expected[name] for name in of_qrels["values"]})
     lines = (tmp_path / "run.txt").read_text().splitlines()
     (tmp_path / "other.txt").write_text("\n".join(f"x{line}" for line in lines))
+    files = ("--format", "trec", "--qrels", "qrels.txt", "--predictions", "run.txt")
+    ended = inside("score", *files, "--metrics", "PSP@1,F1@5")
+    assert ended.returncode == 2
+    assert "PSP@1: propensities need training pairs" in ended.stderr
     ended = inside("score", "--format", "trec", "--qrels", "qrels.txt", "--predictions", "other.txt")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "no query of qrels.txt has predictions in other.txt (do both name queries alike?)" in ended.stderr

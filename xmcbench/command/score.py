@@ -54,8 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
     additional.check_names(names)
     scores, head, others = _of_qrels(arguments, names) if arguments.qrels else _of_dataset(arguments, names)
     result = msgspec.to_builtins(figures_of(scores))
+    if unknown := [name for name in names if others[name] is None]:
+        hint = "leave them out" if len(unknown) < len(names) else "score a dataset with training pairs"
+        raise UsageError(f"{', '.join(unknown)}: propensities need training pairs, which are not here", hint)
     if names:
-        result["values"] = {name: value for name, value in others.items() if value is not None}
+        result["values"] = {name: value for name, value in others.items()}
         result["intervals"] = {name: result["intervals"][name] for name in names if name in result["intervals"]}
     if arguments.json:
         print(json.dumps({**head, "protocol": protocol.VERSION, **result}, indent=1, sort_keys=True))
@@ -144,6 +147,5 @@ def _compute(
 
 
 def _check_file(path: Path) -> None:
-
     if not path.exists():
         raise UsageError(f"no file at {path}")
