@@ -270,6 +270,11 @@ def test_names_in_one_text_are_several_methods(tiny):
     assert {record.cell.method for record in xmcbench.run(tiny, methods="tfidf, bm25")} == {"tfidf", "bm25"}
 
 
+def test_none_stands_for_the_default_of_setting_and_seed(tiny):
+    (record,) = xmcbench.run(tiny, methods="bm25", setting=None, seed=None).records
+    assert (record.cell.setting.slug, record.cell.seed) == ("ez", 0)
+
+
 def test_instances_that_cannot_run(tiny, plugin, imported):
     with pytest.raises(UsageError, match="out of range"):
         BM25(k1=-1)

@@ -57,9 +57,10 @@ def make_grids(
     grids = []
     for given, methods in zip(arguments, methods_of, strict=True):
         sets = _check_set(given["set"])
-        chosen = settings(*(several(given[name]) for name in ("setting", "ratio", "by"))) if at is None else at
+        few = (several(given[name]) for name in ("ratio", "by"))
+        chosen = settings(several(given["setting"]) or ("ez",), *few) if at is None else at
         datasets = tuple(map(str, several(given["dataset"]))) or (default_dataset(),)
-        named = Grid(datasets, chosen, (), given["preset"], sets, seeds_of(given["seed"]))
+        named = Grid(datasets, chosen, (), given["preset"], sets, seeds_of(given["seed"] or 0))
         for instance, group in groupby(methods, _instance):
             if instance is None:
                 grids.append(replace(named, methods=tuple(map(str, group))))

@@ -146,3 +146,11 @@ def test_a_dry_run_of_several_datasets_names_them_and_needs_counts(inside, tiny)
     )
     assert refused.returncode == 1
     assert "has no counts" in refused.stderr
+
+
+def test_a_dry_run_of_data_that_are_not_here_checks_the_rest(inside):
+    words = ("run", "--dataset", "lf-amazon-131k", "--setting", "ez", "--methods", "tfidf", "--dry-run")
+    limited = inside(*words, "--limit", "10", code=1)
+    assert "LF-Amazon-131K is not on this machine" in limited.stderr
+    misspelled = inside(*words, "--best", "nope", code=2)
+    assert "unknown metric 'nope'" in misspelled.stderr

@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from xmcbench.data.catalog import locate
+from xmcbench.data.sources.finding import place_of
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import duration
 from xmcbench.records import Record
@@ -228,11 +229,15 @@ def _machine(record: Record) -> str:
 
 
 def find_counts(requests: Iterable[Request]) -> dict[str, dict[str, int]]:
-    """Return dataset -> its counts by its card, of all datasets that requests name; none if all are on this machine.
+    """Return dataset -> its counts by its card, of all datasets that requests name; none if all are on this machine, or
+    if one is a part of its data, which no card counts.
 
     Raises DataError for one that is not here and whose card has no counts, and what ``locate`` raises.
     """
-    listings = {request.dataset: locate(request.dataset) for request in requests}
+    names = dict.fromkeys(request.dataset for request in requests)
+    if any("limit" in place_of(name).options for name in names):
+        return {}
+    listings = {name: locate(name) for name in names}
     if not any(listing.problem for listing in listings.values()):
         return {}
     found = {}

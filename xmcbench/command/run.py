@@ -77,6 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--best needs all cells, and --shard runs a part", "ask for it when all shards are done")
     if arguments.best is not None and arguments.only is not None:
         raise UsageError(f"--best needs results, and --only {arguments.only} makes none", "leave one of them out")
+    if arguments.best is not None:
+        check_choosable(arguments.best, ())
     _check_metrics(arguments.metrics or ())
     shard = Shard.parse(arguments.shard) if arguments.shard is not None else None
     grids, _ = make_grids([request.grid(given, given.methods) for given in arguments.grids], options)
