@@ -73,12 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.runner.schedule import Shard
 
     options = request.options(arguments)
-    if arguments.best is not None and arguments.shard is not None:
-        raise UsageError("--best needs all cells, and --shard runs a part", "ask for it when all shards are done")
-    if arguments.best is not None and arguments.only is not None:
-        raise UsageError(f"--best needs results, and --only {arguments.only} makes none", "leave one of them out")
     if arguments.best is not None:
-        check_choosable(arguments.best, ())
+        _check_best(arguments)
     _check_metrics(arguments.metrics or ())
     shard = Shard.parse(arguments.shard) if arguments.shard is not None else None
     grids, _ = make_grids([request.grid(given, given.methods) for given in arguments.grids], options)
@@ -113,6 +109,16 @@ def run(arguments: argparse.Namespace) -> int:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
         print_results(*shown, *results.problems(), *chosen)
     return 0 if results.ok or not planned.plan.cells else 1
+
+
+def _check_best(arguments: argparse.Namespace) -> None:
+    from xmcbench.choice import check_choosable
+
+    if arguments.shard is not None:
+        raise UsageError("--best needs all cells, and --shard runs a part", "ask for it when all shards are done")
+    if arguments.only is not None:
+        raise UsageError(f"--best needs results, and --only {arguments.only} makes none", "leave one of them out")
+    check_choosable(arguments.best, ())
 
 
 def _check_metrics(names: Sequence[str]) -> None:

@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         hint = "leave them out" if len(unknown) < len(names) else "score a dataset with training pairs"
         raise UsageError(f"{', '.join(unknown)}: propensities need training pairs, which are not here", hint)
     if names:
-        result["values"] = {name: value for name, value in others.items()}
+        result["values"] = dict(others)
         result["intervals"] = {name: result["intervals"][name] for name in names if name in result["intervals"]}
     if arguments.json:
         print(json.dumps({**head, "protocol": protocol.VERSION, **result}, indent=1, sort_keys=True))
