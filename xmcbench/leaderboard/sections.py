@@ -76,10 +76,7 @@ class Context:
         keys = tuple(record.key for record in records)
         if keys not in self._known:
             runs = [found for record in records if self.scores and (found := self.scores(record)) is not None]
-            # The digests of the pairs that each run was given; None where pairs play no part.
-            subsets = [
-                None if record.method.supervision == "unused" else record.cell.subset_sha256 for record in records
-            ]
+            subsets = [record.drawn_pairs for record in records]
             is_whole = runs and len(runs) == len(records)
             self._known[keys] = Contender(runs, subsets, records[0].seedless) if is_whole else None
         return self._known[keys]

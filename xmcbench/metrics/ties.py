@@ -1,29 +1,33 @@
 """Ties: the rows of a table that a paired test does not separate from the best one.
 
-The tests are those of ``xmcbench.metrics.paired``, on the same test rows and seeds, in closed form: a table of twenty
-rows takes a fraction of a second. Where ``paired`` randomizes, the difference of the means is taken as normal, which it
-is at the 200 rows and more of a table; with fewer rows the test is that of ``paired`` itself.
+The tests are those of ``xmcbench.metrics.paired``, on the same test rows and few-shot subsets, in closed form: a table
+of twenty rows takes a fraction of a second. Where ``paired`` randomizes, the difference of the means is taken as normal,
+which it is where many rows differ. Where few do, and with fewer than 200 rows, the test is that of ``paired`` itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import erfc, sqrt
 
 import numpy as np
 
-from xmcbench.metrics import paired, seeds
+from xmcbench.metrics import flips, paired, seeds
 from xmcbench.metrics.bounded import FEW_ROWS
 from xmcbench.metrics.evaluation import Scores
 from xmcbench.metrics.flips import LEVEL, Verdict
 from xmcbench.metrics.seeds import NORMAL
 
 
+#: Where fewer rows differ, the mean of their differences is not normal.
+_FEW_DIFFERENCES = 100
+
+
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """A row of a table: an evaluation per run, and the subset of pairs of the run, None without one.
+    """A row of a table: an evaluation per run, and the few-shot subset of the run, None without one.
 
     deterministic: whether another run could only repeat the first.
     """
@@ -31,6 +35,13 @@ class Contender:
     runs: Sequence[Scores]
     subsets: Sequence[str | None]
     deterministic: bool
+
+    def on(self, subsets: Container[str | None]) -> Contender:
+        """Return the runs on these subsets."""
+        kept = [place for place, subset in enumerate(self.subsets) if subset in subsets]
+        if len(kept) == len(self.runs):
+            return self
+        return replace(self, runs=[self.runs[place] for place in kept], subsets=[self.subsets[place] for place in kept])
 
     @lru_cache(maxsize=32)  # noqa: B019 - the best row of a table meets all others
     def side(self, metric: str) -> seeds.Side:
@@ -57,42 +68,55 @@ def _find_tied(contenders: Mapping[str, Contender], metric: str) -> frozenset[st
 
 def p_value(first: Contender, second: Contender, metric: str) -> float:
     """Return the two-sided p-value of no difference of two rows in a metric. Raises what ``paired.compare`` raises."""
-    if first.runs[0].scored < FEW_ROWS:
-        return _exact(first, second, metric).p
-    delta, error = _test(first, second, metric)
-    return error.tail(abs(delta))
+    return _verdict(first, second, metric, only_p=True).p
 
 
 def difference(first: Contender, second: Contender, metric: str) -> Verdict:
     """Return the interval and the p-value of the difference of two rows in a metric, first minus second."""
+    return _verdict(first, second, metric, only_p=False)
+
+
+def _verdict(first: Contender, second: Contender, metric: str, *, only_p: bool) -> Verdict:
+    """Return the verdict on a difference. only_p: the interval may be that of other rows, which takes less time."""
     if first.runs[0].scored < FEW_ROWS:
-        found = _exact(first, second, metric)
+        found = _exact(first, second)[metric]
         return Verdict(found.low, found.high, found.p)
-    delta, error = _test(first, second, metric)
+    first, second = _on_common_subsets(first, second)
+    one, other, weight = first.side(metric), second.side(metric), first.runs[0].weights(metric)
+    varying = seeds.list_varying(one, other, weight, _is_matched(first, second))
+    by_row = one.by_row - other.by_row
+    error: seeds.BehrensFisher | _Normal
+    if varying and all(side.deterministic or len(side.runs) > 1 for side in (first, second)):
+        delta, error = seeds.difference(by_row, varying, weight)
+    elif 0 < np.count_nonzero(by_row) < _FEW_DIFFERENCES:
+        if only_p:  # rows without a difference matter to the interval alone
+            return flips.verdicts({metric: by_row[by_row != 0]}, {})[metric]
+        return flips.verdicts({metric: by_row}, {metric: weight})[metric]
+    else:
+        rows, delta = len(by_row), float(by_row.mean())
+        left = by_row - delta * weight
+        error = _Normal(sqrt(float(left @ left) / (rows - 1) / rows))
     half = error.critical()
     return Verdict(delta - half, delta + half, error.tail(abs(delta)))
+
+
+def _on_common_subsets(first: Contender, second: Contender) -> tuple[Contender, Contender]:
+    """Return the runs of two rows that are compared: those on few-shot subsets that both have, where there are any."""
+    common = {*first.subsets} & {*second.subsets} - {None}
+    if not common or first.deterministic or second.deterministic:
+        return first, second
+    return first.on(common), second.on(common)
 
 
 def _is_matched(first: Contender, second: Contender) -> bool:
     return first.subsets == second.subsets and None not in first.subsets
 
 
-def _exact(first: Contender, second: Contender, metric: str) -> paired.Difference:
+@lru_cache(maxsize=128)  # all metrics are compared at once
+def _exact(first: Contender, second: Contender) -> dict[str, paired.Difference]:
+    first, second = _on_common_subsets(first, second)
     deterministic = (first.deterministic, second.deterministic)
-    matched = _is_matched(first, second)
-    return paired.compare(first.runs, second.runs, matched=matched, deterministic=deterministic)[metric]
-
-
-def _test(first: Contender, second: Contender, metric: str) -> tuple[float, seeds.BehrensFisher | _Normal]:
-    """Return the difference of two rows and the distribution of its error."""
-    one, other, weight = first.side(metric), second.side(metric), first.runs[0].weights(metric)
-    varying = seeds.list_varying(one, other, weight, _is_matched(first, second))
-    by_row = one.by_row - other.by_row
-    if varying and all(side.deterministic or len(side.runs) > 1 for side in (first, second)):
-        return seeds.difference(by_row, varying, weight)
-    rows, delta = len(by_row), float(by_row.mean())
-    left = by_row - delta * weight
-    return delta, _Normal(sqrt(float(left @ left) / (rows - 1) / rows))
+    return paired.compare(first.runs, second.runs, matched=_is_matched(first, second), deterministic=deterministic)
 
 
 @dataclass(frozen=True)

@@ -280,6 +280,12 @@ class Record(_Part, frozen=True, kw_only=True):
         return self.method.deterministic and (self.cell.setting.kind != "fs" or self.method.supervision == "unused")
 
     @property
+    def drawn_pairs(self) -> str | None:
+        """The few-shot subset that the result depends on, by its SHA-256; None where it depends on none."""
+        is_drawn = self.cell.setting.kind == "fs" and self.method.supervision != "unused"
+        return self.cell.subset_sha256 if is_drawn else None
+
+    @property
     def name(self) -> str:
         """Title and variant of the method, in one line: the name of the row."""
         title, variant = self.method.title, self.method.variant

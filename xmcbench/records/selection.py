@@ -41,8 +41,8 @@ class Selected:
 
     @property
     def subsets(self) -> list[str | None]:
-        """The few-shot subset of each record, by its SHA-256; None for a setting without one."""
-        return [record.cell.subset_sha256 if record.cell.setting.kind == "fs" else None for record in self.records]
+        """The few-shot subset of each record, by its SHA-256; None where it depends on none."""
+        return [record.drawn_pairs for record in self.records]
 
     @property
     def deterministic(self) -> bool:
