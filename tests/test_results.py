@@ -123,7 +123,7 @@ def test_the_rows_of_an_ablation_stay_with_their_dataset(two):
         assert [line.split()[:2] for line in part.tables().splitlines()[2:4]] == [["on", "yes"], ["off", "no"]]
 
 
-def test_the_best_row_of_each_method(two, record):
+def test_the_best_row_of_each_method(two, record, altered):
     made = [*two("a", value=0.3, k=1), *two("a", value=0.35, k=2), *two("a", value=0.6, k=3), *two("b", value=0.9)]
     lost = record("a", seed=1, status="failed", k=3)
     tiny, tiny_b, *other = choices(Results((*made, lost), "", "runs"), "P@1")
@@ -132,6 +132,8 @@ def test_the_best_row_of_each_method(two, record):
     assert str(tiny).endswith("A (k=2), 35.00 ±3.0; select it with --set a.k=2")
     assert (tiny_b.rows, tiny_b.parameters) == (1, {})
     assert [(choice.dataset, choice.figure.value) for choice in other] == [("Other", 0.6), ("Other", 0.9)]
+    with_variant = [altered(made, (("method", "variant"), "small, k=2")) for made in two("c", value=0.5, k=2, steps=9)]
+    assert choices(Results(tuple(with_variant), "", "runs"), "P@1")[0].parameters == {"k": 2}
     hostile = "a b; $(rm -rf ~) 'c' \"d\" `e` \x1b[2J"
     (odd, _) = choices(Results((*two("a", text=hostile), *two("a", text="x", value=0.1)), "", "runs"), "P@1")
     flags = str(odd).partition("select it with ")[2]

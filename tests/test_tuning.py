@@ -1,5 +1,6 @@
 """Search of hyperparameters on held-out training instances."""
 
+import dataclasses
 import shutil
 import sys
 
@@ -202,5 +203,10 @@ def test_the_chart_has_the_best_value_until_each_trial():
     assert [(point.x, point.value) for point in best.points] == [(0, 20), (2, 20), (3, 30), (4, 30)]
     assert [point.value for point in each.points] == [20, 10, 30, 25]
     assert tuned.flags == "--set bm25.b=3"
+    given = dataclasses.replace(tuned, fixed={"k1": 2})
+    assert given.flags == "--set bm25.k1=2 --set bm25.b=3"
+    assert "20.00 with the given values; select it with" in str(given)
+    unbeaten = dataclasses.replace(given, trials=given.trials[:3])
+    assert str(unbeaten).endswith("no trial is better than the given values")
     assert tuned.chart().stem == "tiny-dev-bm25-quick-trials"
     assert "failed" in tuned.table()

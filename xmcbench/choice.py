@@ -25,7 +25,7 @@ class Choice:
     """The best of a method's rows by one metric. rows: how many were compared.
 
     close: how many other rows are no further from it than the half-width of the 95% interval of the difference.
-    parameters: the parameters in which the rows differ, with the values of the best.
+    parameters: those in which the rows differ or that are not of the best one's preset, with the values of the best.
     """
 
     dataset: str
@@ -89,10 +89,11 @@ def _choose(cell: Cell, metric: str, made: list[Row]) -> Choice:
     figure = best.figures[metric]
     others = [row.figures[metric] for row in made if row is not best]
     close = sum(figure.value - other.value <= hypot(figure.half_width, other.half_width) for other in others)
-    varied = {
+    changed = {part.partition("=")[0] for part in best.records[0].method.changes}
+    chosen = {
         name: value
         for name, value in best.parameters.items()
-        if any(canonical_json(row.parameters.get(name)) != canonical_json(value) for row in made)
+        if name in changed or any(canonical_json(row.parameters.get(name)) != canonical_json(value) for row in made)
     }
     row = cell.dataset, cell.setting.title, cell.method, best.name
-    return Choice(*row, metric, figure, len(made), close, varied)
+    return Choice(*row, metric, figure, len(made), close, chosen)

@@ -53,13 +53,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The trials of a search. Trial 0 has the values of the preset."""
+    """The trials of a search. Trial 0 has the values of the preset. fixed: those that all trials were given."""
 
     dataset: str
     setting: str
     name: str
     metric: str
     trials: tuple[Trial, ...] = field(repr=False)
+    fixed: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def best(self) -> Trial:
@@ -70,8 +71,8 @@ class Tuned:
     def flags(self) -> str:
         """The flags that select the best trial; empty for the preset itself."""
         method = self.name.partition(":")[0]
-        values = self.best.values.items() if self.best.number else ()
-        return " ".join(f"--set {shlex.quote(f'{method}.{name}={_show(value)}')}" for name, value in values)
+        values = {**self.fixed, **(self.best.values if self.best.number else {})}
+        return " ".join(f"--set {shlex.quote(f'{method}.{name}={_show(value)}')}" for name, value in values.items())
 
     def table(self) -> str:
         """Return a line per trial, the best first."""
@@ -84,9 +85,10 @@ class Tuned:
 
     def __str__(self) -> str:
         best, first = self.best, self.trials[0]
-        before = f", {_percent(first)} with the values of the preset" if best.number and first.value is not None else ""
+        values = "values of the preset" if not self.fixed else "given values"
+        before = f", {_percent(first)} with the {values}" if best.number and first.value is not None else ""
         width = f" ±{100 * best.half_width:.1f}"
-        chosen = f"select it with {self.flags}" if self.flags else "no trial is better than the values of the preset"
+        chosen = f"select it with {self.flags}" if best.number else f"no trial is better than the {values}"
         return (
             f"best {self.metric} of {len(self.trials)} trials of {self.name} on {self.dataset}, {self.setting}: "
             f"{_percent(best)}{width}{before}; {chosen}"
@@ -182,7 +184,7 @@ def tune(
     records = [record for trial in made if trial.value is not None for record in trial.records]
     if not records:
         raise MethodError(f"no trial of {spec} has a result: {made[0].reason}")
-    return Tuned(records[0].cell.dataset, records[0].cell.setting.title, spec, metric, tuple(made))
+    return Tuned(records[0].cell.dataset, records[0].cell.setting.title, spec, metric, tuple(made), fixed)
 
 
 def _read(number: int, values: Mapping[str, Scalar], metric: str, records: Sequence[Record], filter_name: str) -> Trial:

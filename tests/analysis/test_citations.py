@@ -11,6 +11,7 @@ import pytest
 from xmcbench import __version__
 from xmcbench.analysis.citations import cite, read_references
 from xmcbench.data import known_datasets
+from xmcbench.errors import DataError
 from xmcbench.leaderboard.published import sources
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
@@ -91,6 +92,20 @@ def test_a_card_is_cited_without_commands_of_latex(tmp_path, monkeypatch):
     assert field(entry, "title") == r"{Odd\_1}"
     assert field(entry, "note") == r"100\% of \{it\}; 2"
     assert field(entry, "howpublished") == r"\url{https://example.org/a%20%7Db}"
+
+
+def test_references_of_plugins(tmp_path):
+    """Windows' line ends are read, and two works under one key are refused."""
+    entry = "@article{{key,\r\n  title = {{{title}}},\r\n  keywords = {{{name}}},\r\n}}\r\n"
+    for name, title in (("one", "First"), ("two", "First"), ("three", "Another")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "references.bib").write_bytes(entry.format(name=name, title=title).encode())
+    one, two, three = (tmp_path / name / "method.py" for name in ("one", "two", "three"))
+    cited = cite(["one", "two"], [one, two])
+    assert cited.missing == ()
+    assert [(reference.key, reference.names) for reference in cited.references[1:]] == [("key", {"one", "two"})]
+    with pytest.raises(DataError, match="two references have the key key"):
+        cite(["one", "three"], [one, three])
 
 
 def test_without_results_xmcbench_alone_is_cited(inside):

@@ -67,6 +67,14 @@ def test_the_score_of_the_threshold_is_kept_by_the_number_that_is_printed(lowest
     assert float(f"{found:.4g}") == found
 
 
+@pytest.mark.parametrize("gap", [8e-5, 1e-6])
+def test_a_score_close_below_is_not_kept(gap):
+    """Four digits would keep the wrong predictions, too."""
+    scores = np.array([[0.90019, 0.90019 - gap]], np.float32)
+    found = choose_threshold(TopK.from_scores(scores, 2), TruePairs.of(csr_matrix([[1, 0]])))
+    assert scores[0, 1] < found <= scores[0, 0]
+
+
 def test_without_predictions_there_is_no_threshold():
     nothing = TopK(np.full((1, 2), -1, np.int32), np.full((1, 2), -np.inf, np.float32))
     with pytest.raises(UsageError, match="no prediction"):

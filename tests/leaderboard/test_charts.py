@@ -191,6 +191,8 @@ def test_times_hold_everything_and_rows_of_other_machines_are_told_apart(record,
     }
     assert "Filled: P, 2 cores. Hollow: Q, 2 cores." in chart.foot
     assert charts.tradeoff({EZ: [fast, others[0]]}, "self") is None
+    far = [with_times(name, 0.1, wall_s={"fit": 2.0}) for name in "bc"]
+    assert charts.tradeoff({EZ: [fast, *far]}, "self") is None
 
 
 def test_a_chart_of_costs_has_methods_that_ignore_pairs_and_no_changed_parameters(record, altered):

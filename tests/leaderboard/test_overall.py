@@ -198,6 +198,13 @@ def test_datasets_for_tuning_do_not_count(results, altered):
     assert overall.overall(records, EZ, "P@1").datasets == ("A", "B")
 
 
+def test_a_sample_of_a_dataset_is_no_dataset_of_its_own(results, altered):
+    records = results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4))
+    records += [altered(record, (("cell", "dataset"), "A+limit50")) for record in records if record.cell.dataset == "A"]
+    assert overall.overall(records, EZ, "P@1").datasets == ("A", "B", "C")
+    assert overall.overall(records, EZ, "P@1", ["A+limit50", "B"]).datasets == ("A+limit50", "B")
+
+
 def ranking(records, ranked=None):
     """The page of rankings in Markdown, and its figures."""
     made = files(pages(records, (), ranked=ranked), "markdown", ())

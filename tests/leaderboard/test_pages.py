@@ -117,7 +117,10 @@ def test_rows_that_a_paired_test_does_not_separate_are_marked(record):
     assert "≈: statistically tied with it" in page
     missing = files(pages(made, scores=lambda found: None if found.cell.method == "a" else scores(found)))["tiny.md"]
     assert not [line for line in missing.splitlines() if line.startswith("|") and "≈" in line]
-    assert "≈" not in files(pages(made))["tiny.md"]
+    untested = "Bold: best of its column. Ties are not tested: the ranks of a row are missing."
+    assert "≈" not in missing
+    assert untested in missing
+    assert untested in files(pages(made))["tiny.md"]
 
 
 def test_a_dataset_for_tuning_has_a_table_for_each_choice(record, altered):
@@ -138,6 +141,36 @@ def test_a_dataset_for_tuning_has_a_table_for_each_choice(record, altered):
     assert "tiny-dev-ez.md" not in board
     assert "| A | rate=0.1 | **20.00**" in page
     assert "Tiny-dev" not in board["README.md"].partition("* [")[0]
+
+
+def test_a_dataset_for_tuning_without_any_result_has_a_page(record, altered):
+    made = [altered(record("a", status="failed"), (("cell", "dataset"), "Tiny-dev"))]
+    assert "A, seed 0: failed" in files(pages(made))["tiny-dev.md"]
+
+
+def test_of_a_preset_that_has_changed_the_row_of_today_is_in_the_main_table(record, altered):
+    made = [record("a", value=0.9, rate=1), record("a", value=0.5, rate=2), record("b", value=0.4)]
+    made = [altered(record, (("method", "variant"), "")) for record in made]
+    board = files(pages(made, staleness=Staleness(presets={"a": {"": {"rate": 2}}})))
+    first, _, other = board["tiny-ez.md"].partition("## Rows with other parameters")
+    assert "| A | rate=2 | **50.00**" in first
+    assert "| A | rate=1 | 90.00" in other
+    assert "90.00" not in first
+    assert "| A (rate=2), 50.0 |" in board["README.md"]
+
+
+def test_two_methods_of_one_title_are_both_in_the_main_table(record, altered):
+    made = [record("a", value=0.5), altered(record("b", value=0.4), (("method", "title"), "A"))]
+    page = files(pages(made))["tiny-ez.md"]
+    assert "## Rows with other parameters" not in page
+    assert ("| A | method=a | **50.00**" in page, "| A | method=b | 40.00" in page) == (True, True)
+
+
+def test_the_index_names_the_parameters_of_a_best_row_that_no_preset_has(record, altered):
+    made = altered(record("a", parts="x"), (("method", "variant"), "small, x + y"))
+    known = {"a": {"": {"parts": "z"}, "small": {"parts": "z"}}}
+    index = files(pages([made], staleness=Staleness(presets=known)))["README.md"]
+    assert "| A (small, x + y), 50.0 |" in index
 
 
 def test_the_index_begins_with_the_best_methods(some):
@@ -221,8 +254,9 @@ def test_remarks_are_read_from_a_folder(tmp_path):
     assert read_remarks(tmp_path / "remarks") == {}
     (tmp_path / "tiny.md").write_text("Zeile ä\n\n  indented\n\n", encoding="utf-8")
     (tmp_path / "empty.md").write_text("\n")
+    (tmp_path / "windows.md").write_bytes(b"Lead.\r\n\r\nRest.\r\n")
     (tmp_path / "other.txt").write_text("no remark")
-    assert read_remarks(tmp_path) == {"tiny": "Zeile ä\n\n  indented"}
+    assert read_remarks(tmp_path) == {"tiny": "Zeile ä\n\n  indented", "windows": "Lead.\n\nRest."}
     (tmp_path / "bad.md").write_bytes(b"\xff\xfe")
     with pytest.raises(StorageError, match=r"bad\.md"):
         read_remarks(tmp_path)
@@ -371,11 +405,15 @@ def test_points_are_written_with_the_tables_as_csv(tmp_path, some):
     assert "figures/tiny-label-p5.csv" in made
     write(tmp_path, made)
     (tmp_path / "figures" / "mine.csv").write_text("a,b\n1,2\n")
+    notes = tmp_path / "notes" / "mine.csv"
+    notes.parent.mkdir()
+    notes.write_text(made["figures/tiny-label-p5.csv"])
     (tmp_path / "figures" / "older-label-p5.csv").write_text(made["figures/tiny-label-p5.csv"])
     assert [line.split()[0].rpartition("/")[2] for line in differences(tmp_path, made)] == ["older-label-p5.csv"]
     write(tmp_path, made)
     assert differences(tmp_path, made) == []
     assert (tmp_path / "figures" / "mine.csv").exists()
+    assert notes.exists()
 
 
 FIGURES = ("metrics", "self")

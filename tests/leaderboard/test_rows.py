@@ -72,6 +72,13 @@ def test_rows_of_one_name_are_told_apart(record, altered):
     ]
 
 
+def test_a_changed_value_may_have_a_comma(record, altered):
+    made = altered(record(), (("method", "variant"), "quick, a + b, 60 steps of 32, weights=0.3, 0.7, beta=1"))
+    facts = rows([made], "self")[0].facts
+    assert (facts.preset, facts.encoder, facts.training) == ("quick", "a + b", "60 steps of 32")
+    assert facts.changes == facts.others == "weights=0.3, 0.7, beta=1"
+
+
 def test_digests_are_short_in_what_tells_rows_apart():
     files, commits = (f"sha256:{'ab' * 32}", f"sha256:{'cd' * 32}"), (f"me/mini@{'1' * 40}", f"me/mini@{'2' * 40}")
     assert apart([{"table": file} for file in files]) == [", table=sha256:abababababab", ", table=sha256:cdcdcdcdcdcd"]

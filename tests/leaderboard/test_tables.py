@@ -170,6 +170,45 @@ def test_ties_have_their_sign(on):
     ]
 
 
+def test_rows_of_one_name_and_other_parameters_are_apart(on):
+    made = [on("A", "one", 0.5, alpha=1), on("B", "one", 0.4, alpha=2), on("A", "two", 0.3), on("B", "two", 0.2)]
+    assert body(latex(paper_table(made, EZ, ["P@1"], NONE))) == [
+        ["ONE (alpha=1)", r"\bfseries 50.0", ""],
+        ["TWO", "30.0", "20.0"],
+        ["ONE (alpha=2)", "", r"\bfseries 40.0"],
+    ]
+
+
+def test_of_the_values_of_a_preset_todays_are_shown(on):
+    made = [on("A", "one", 0.5, alpha=1), on("A", "one", 0.4, alpha=2), on("A", "two", 0.3)]
+    today = Context((), Staleness(presets={"one": {"": {"alpha": 2}}}))
+    for methods in ([], ["one", "two"]):
+        table = paper_table(made, EZ, ["P@1"], today, methods=methods)
+        assert body(latex(table)) == [["ONE", r"\bfseries 40.0"], ["TWO", "30.0"]]
+
+
+def test_two_methods_of_one_title_are_two_rows(on, altered):
+    made = [on("A", "one", 0.5), altered(on("A", "two", 0.25), (("method", "title"), "ONE"))]
+    table = paper_table(made, EZ, ["P@1"], NONE, methods=["two", "one"])
+    assert [line[0] for line in body(latex(table))] == ["ONE (method=two)", "ONE (method=one)"]
+
+
+def test_marks_of_rows_are_comments(on):
+    stale = Context((), Staleness(sources={"one": "0" * 64}))
+    text = latex(paper_table([on("A", "one", 0.5), on("A", "two", 0.4)], EZ, ["P@1"], stale))
+    assert [line for line in text.splitlines() if line.startswith("% ONE")] == [
+        "% ONE, A: stale: the method's code has changed since this result was made"
+    ]
+    assert "% TWO" not in text
+
+
+def test_bold_is_the_best_whatever_the_digits(on):
+    made = [on("A", "one", 0.344), on("A", "two", 0.336)]
+    assert body(latex(paper_table(made, EZ, ["P@1"], NONE), 0)) == [["ONE", r"\bfseries 34"], ["TWO", "34"]]
+    nothing = [on("A", "one", 0.0, half_width=0), on("A", "two", 0.0, half_width=0)]
+    assert [line[1] for line in body(latex(paper_table(nothing, EZ, ["P@1"], NONE)))] == ["0.0", "0.0"]
+
+
 def test_methods_that_ignore_pairs_are_there(on):
     few = Setting.of("fs", 0.01)
     made = [on("A", "ignores", 0.5, supervision="unused"), on("A", "looks", 0.25, setting=few)]

@@ -73,10 +73,11 @@ def words(text: str) -> frozenset[str]:
 
 def common_words(texts: Iterable[str]) -> frozenset[str]:
     """Return the words that are in more than 2% of the texts; none of fewer than 100 texts."""
-    of_each = [words(text) for text in texts]
-    least = _COMMON * len(of_each)
-    counts = Counter(word for found in of_each for word in found) if len(of_each) >= _FEW else {}
-    return frozenset(word for word, count in counts.items() if count > least)
+    number, counts = 0, Counter[str]()
+    for text in texts:
+        counts.update(words(text))
+        number += 1
+    return frozenset(word for word, count in counts.items() if number >= _FEW and count > _COMMON * number)
 
 
 def shared_words(text: str, label: str, common: frozenset[str]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,7 +21,7 @@ from xmcbench.storage.reading import read_text
 REFERENCES = "references.bib"
 
 _KEY = re.compile(r"@\w+\s*\{\s*([^\s,{}]+)\s*,")
-_KEYWORDS = re.compile(r"^[ \t]*keywords\s*=\s*\{([^{}]*)\},?[ \t]*\n", re.MULTILINE)
+_KEYWORDS = re.compile(r"^[ \t]*keywords\s*=\s*\{([^{}]*)\},?[ \t]*\r?\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ def cite(names: Iterable[str], plugins: Iterable[Path] = ()) -> Citations:
     """Return the entries of xmcbench, and of methods and datasets by their names; an entry lists those it is cited for.
 
     plugins: files with methods; ``references.bib`` beside one counts too. A dataset without an entry, and a source that
-    it is derived from, is cited by its card. Raises DataError for a file of references that cannot be read.
+    it is derived from, is cited by its card. Raises DataError for a file of references that cannot be read, and for two
+    entries of one key.
     """
     known = [entry for path in _find_files(plugins) for entry in read_references(path)]
     datasets = {listing.slug: listing for listing in known_datasets()}
@@ -76,8 +77,10 @@ def cite(names: Iterable[str], plugins: Iterable[Path] = ()) -> Citations:
         origin = _origin(name, datasets)
         cited = [entry for entry in known if origin in entry.names] or _by_card(datasets.get(origin))
         for entry in cited:
-            before = found[entry.key].names if entry.key in found else frozenset()
-            found[entry.key] = Reference(entry.key, entry.bibtex, before | {name})
+            before = found.get(entry.key, Reference(entry.key, entry.bibtex, frozenset()))
+            if before.bibtex != entry.bibtex:
+                raise DataError(f"two references have the key {entry.key}", "rename one in its references.bib")
+            found[entry.key] = replace(before, names=before.names | {name})
         if not cited:
             missing.append(name)
     return Citations(tuple(found.values()), tuple(missing))

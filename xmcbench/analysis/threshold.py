@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -109,7 +110,8 @@ def find_threshold(
 
 
 def choose_threshold(predictions: TopK, pairs: TruePairs) -> float:
-    """Return the threshold with the highest micro F1, the highest of equal ones, with four digits.
+    """Return the threshold with the highest micro F1, the highest of equal ones, with the digits that it needs: four,
+    or more where another score lies close below.
 
     Raises UsageError without any prediction of an instance with a true label.
     """
@@ -122,10 +124,16 @@ def choose_threshold(predictions: TopK, pairs: TruePairs) -> float:
     # Equal scores are all kept or none.
     last = np.append(scores[order][1:] != scores[order][:-1], True)
     best = int(np.argmax(np.where(last, f1, -1)))
-    # Rounded down, so that the score itself is kept by the number that is printed.
     lowest = float(scores[order][best])
-    unit = 10.0 ** (np.floor(np.log10(abs(lowest))) - 3) if lowest else 1.0
-    return float(f"{np.floor(lowest / unit) * unit:.4g}")
+    below = float(scores[order][best + 1]) if best + 1 < len(order) else -math.inf
+    # Rounded down, so that the score itself is kept by the number that is printed, and no other one is.
+    rounded = (_round_down(lowest, digits) for digits in range(4, 17))
+    return next((value for value in rounded if value > below), lowest)
+
+
+def _round_down(value: float, digits: int) -> float:
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1) if value else 1.0
+    return min(value, float(f"{math.floor(value / unit) * unit:.{digits}g}"))
 
 
 def _load(row: Selected, place: str | None, filter_name: str | None) -> tuple[TopK, TruePairs]:

@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Rank and print."""
     from xmcbench.leaderboard import markup, overall
     from xmcbench.leaderboard.consistency import latest
+    from xmcbench.leaderboard.files import check_svg
     from xmcbench.metrics import METRICS
     from xmcbench.records import Store
     from xmcbench.storage.atomic import write_text
@@ -46,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     store = Store(arguments.runs)
     store.check_exists()
     if arguments.svg:
+        check_svg(arguments.svg)
         report.check_new(arguments.svg, arguments.force)
     records, earlier = latest(store.records())
     report.note_earlier(earlier)

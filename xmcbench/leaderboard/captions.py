@@ -79,12 +79,6 @@ its line is flat. A row is on the Pareto front if no other row of the chart is b
 good in less; the front compares means, ignores their intervals, and takes times of different machines as they are.
 `--format csv` writes the points."""
 
-#: The meaning of the marks of a table.
-MARKS = (
-    "Bold: best of its column. ≈: statistically tied with it (paired test over instances and seeds, Holm's correction "
-    "over the column)."
-)
-
 _GROUPS = {
     "seen": "labels with a known pair",
     "unseen": "labels without one",
@@ -92,6 +86,16 @@ _GROUPS = {
     "middle": "the next third",
     "tail": "the rarest labels, the last third",
 }
+
+
+def marks(is_tested: bool) -> str:
+    """The meaning of the marks of a table. is_tested: rows that are tied with the best one are marked."""
+    if not is_tested:
+        return "Bold: best of its column. Ties are not tested: the ranks of a row are missing."
+    return (
+        "Bold: best of its column. ≈: statistically tied with it (paired test over instances and seeds, Holm's "
+        "correction over the column)."
+    )
 
 
 def settings(of: Iterable[Setting]) -> str:
@@ -113,11 +117,11 @@ def main(
     published: Sequence[tuple[Source, PublishedRow]],
     is_tested: bool,
 ) -> str:
-    """The caption of a main table. is_tested: rows that are tied with the best one are marked."""
+    """The caption of a main table. is_tested: as for ``marks``."""
     parts = []
     if any(record.ok for record in records):
         parts.append(rows_of(dataset, setting, records, filter_name))
-        parts.append(MARKS if is_tested else "Bold: best of its column.")
+        parts.append(marks(is_tested))
     else:
         parts.append(f"{dataset}, {setting.title}.")
     printed = {source.key: (source, row) for source, row in published}
@@ -180,9 +184,9 @@ def changes(dataset: str, setting: Setting, filter_name: str) -> str:
     return f"{dataset}, {setting.title}: {rows}; {describe_protocol(filter_name)}."
 
 
-def decisions(dataset: str, setting: Setting, records: Sequence[Record], filter_name: str) -> str:
-    """The paragraph below the tables of a setting, with one table per method."""
-    return markdown(f"{rows_of(dataset, setting, records, filter_name)} {MARKS}")
+def decisions(dataset: str, setting: Setting, records: Sequence[Record], filter_name: str, is_tested: bool) -> str:
+    """The paragraph below the tables of a setting, with one table per method. is_tested: as for ``marks``."""
+    return markdown(f"{rows_of(dataset, setting, records, filter_name)} {marks(is_tested)}")
 
 
 def models(dataset: str, setting: Setting) -> str:

@@ -116,7 +116,7 @@ def _point(x: float, point: CoveragePoint) -> Point:
 def tradeoff(
     complete: Mapping[Setting, Sequence[Record]], filter_name: str, staleness: Staleness | None = None
 ) -> Scatter | None:
-    """Quality against time in the setting with the most methods; None for fewer than 3 methods.
+    """Quality against time in the setting with the most methods; None for fewer than 3 methods near the best.
 
     A time is that of training, with the time of reused artifacts, and of predictions for all test instances. Most rows
     are measured on one class of machine; the others are told apart by their markers.
@@ -134,10 +134,12 @@ def tradeoff(
         ]
         if len(found) > len(chosen):
             chosen, where, cell, tests = found, (setting, usual), records[0].cell, records[0].counts["test"]
-    if len(chosen) < _FEWEST:
+    if not chosen:
         return None
     far = [row for row, _ in chosen if _quality(row) < _FAR * _quality(chosen[0][0])]
     chosen = [(row, machine) for row, machine in chosen if row not in far]
+    if len(chosen) < _FEWEST:
+        return None
     spots = []
     for row, machine in chosen:
         name, cost = f"{row.name}{DAGGER}" if row.marks else row.name, row.costs[machine]

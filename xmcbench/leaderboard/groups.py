@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import attrgetter
 from typing import TypeVar
 
+from xmcbench.data.card import is_limited
 from xmcbench.records import Record
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json
@@ -33,11 +34,12 @@ def by_dataset(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 def group_rows(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Return the records by method and parameters, each group by seed."""
-    groups = group_by(records, _row_of)
+    groups = group_by(records, row_of)
     return {key: sorted(groups[key], key=lambda record: record.cell.seed) for key in sorted(groups)}
 
 
-def _row_of(record: Record) -> str:
+def row_of(record: Record) -> str:
+    """Return the row of a record: its method and parameters, as canonical JSON."""
     return canonical_json([record.cell.method, record.cell.parameters])
 
 
@@ -49,9 +51,9 @@ def borrow(zero_shot: Iterable[Record], inside: Sequence[Record]) -> list[Record
     """
     if not any(record.ok for record in inside):
         return []
-    there = set(map(_row_of, inside))
+    there = set(map(row_of, inside))
     unused = [record for record in zero_shot if record.ok and record.method.supervision == "unused"]
-    return [record for record in unused if _row_of(record) not in there]
+    return [record for record in unused if row_of(record) not in there]
 
 
 def by_setting(records: Iterable[Record]) -> dict[Setting, list[Record]]:
@@ -63,6 +65,11 @@ def by_setting(records: Iterable[Record]) -> dict[Setting, list[Record]]:
 def order(setting: Setting) -> tuple[int, str, float]:
     """The position of a setting on a page: from no pairs to all."""
     return ("ez", "fs", "full").index(setting.kind), setting.by or "", setting.ratio or 0.0
+
+
+def is_listed(dataset: str) -> bool:
+    """Return whether a dataset is compared where none is named: it is neither for tuning nor a sample of another."""
+    return not for_tuning(dataset) and not is_limited(dataset)
 
 
 def for_tuning(dataset: str) -> bool:

@@ -27,7 +27,8 @@ class Facts:
     """The parts of a row's name, each with its own column.
 
     preset: empty for the default parameters. encoder: the model that the row starts from, or the methods that it
-    combines. training: the budget. changes: parameters that are not those of the preset.
+    combines. training: the budget. changes: parameters that are not those of the preset. apart: parameters in which the
+    row differs from others of this name.
     """
 
     title: str
@@ -35,11 +36,17 @@ class Facts:
     encoder: str = ""
     training: str = ""
     changes: str = ""
+    apart: str = ""
+
+    @property
+    def others(self) -> str:
+        """The parameters that are not those of the preset, or of other rows of this name."""
+        return ", ".join(filter(None, [self.changes, self.apart]))
 
     @property
     def short(self) -> str:
-        """The title, with preset and changed parameters."""
-        told = ", ".join(filter(None, [self.preset, self.changes]))
+        """The title, with preset and other parameters."""
+        told = ", ".join(filter(None, [self.preset, self.others]))
         return f"{self.title} ({told})" if told else self.title
 
     @classmethod
@@ -48,7 +55,7 @@ class Facts:
         found: dict[str, list[str]] = {}
         encoders = {model.name for model in provenance.models(record)}
         for place, part in enumerate(filter(None, record.method.variant.split(", "))):
-            if "=" in part:
+            if "=" in part or "changes" in found:  # they are last, and a value may have a comma
                 kind = "changes"
             elif part in encoders:
                 kind = "encoder"

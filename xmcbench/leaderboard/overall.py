@@ -15,7 +15,7 @@ import numpy as np
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import captions, consistency
 from xmcbench.leaderboard.canvas import DAGGER
-from xmcbench.leaderboard.groups import borrow, by_dataset, for_tuning, group_rows
+from xmcbench.leaderboard.groups import borrow, by_dataset, group_rows, is_listed
 from xmcbench.leaderboard.names import Facts, names
 from xmcbench.leaderboard.points import Ranking, Spot
 from xmcbench.leaderboard.tables import Table, text_table
@@ -91,7 +91,8 @@ def overall(
     datasets: Sequence[str] | None = None,
     staleness: Staleness | None = None,
 ) -> Overall:
-    """Rank the methods of a setting over datasets, by default all that have a result and are not for tuning (``-dev``).
+    """Rank the methods of a setting over datasets, by default all that have a result and are neither for tuning
+    (``-dev``) nor samples of others (``+limit``).
 
     A method with the same parameters is the same method; its value on a dataset is the mean over its seeds, under the
     dataset's own filter. A method that ignores pairs keeps its zero-shot result where it has no other. A method that
@@ -101,7 +102,7 @@ def overall(
     done = [record for record in records if record.ok]
     inside = [record for record in done if record.cell.setting == setting]
     there = sorted({record.cell.dataset for record in inside})
-    chosen = [name for name in there if not for_tuning(name)] if datasets is None else [*dict.fromkeys(datasets)]
+    chosen = [name for name in there if is_listed(name)] if datasets is None else [*dict.fromkeys(datasets)]
     known = f"datasets with results: {', '.join(there) or 'none'}"
     if missing := [name for name in chosen if name not in there]:
         raise UsageError(f"{missing[0]} has no result in the setting {setting.title}", known)

@@ -15,7 +15,7 @@ from xmcbench.leaderboard.blocks import CHARTS, INDEX, Block, Figures, Heading, 
 from xmcbench.leaderboard.examples import Examples
 from xmcbench.leaderboard.groups import by_dataset, by_setting, for_tuning, order
 from xmcbench.leaderboard.published import MAIN, Source, sources
-from xmcbench.leaderboard.rows import Row
+from xmcbench.leaderboard.rows import Row, has_other_values
 from xmcbench.leaderboard.sections import FEW, Context, Measured, decisions, details, main_table
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import Scores
@@ -94,11 +94,11 @@ def pages(
 
 
 def read_remarks(folder: Path) -> dict[str, str]:
-    """Name of a page -> its remark, unchanged; empty if there is no such folder. Raises StorageError."""
+    """Name of a page -> its remark; empty if there is no such folder. Raises StorageError."""
     found = {}
     for path in sorted(folder.glob("*.md")):
         try:
-            text = read_text(path).strip("\n")
+            text = "\n".join(read_text(path).splitlines()).strip("\n")
         except (OSError, ValueError) as error:
             raise StorageError(f"cannot read the remark {path}: {error}") from error
         if text:
@@ -167,15 +167,24 @@ def _best(datasets: Mapping[str, Sequence[Record]], context: Context) -> Table:
             if shown:
                 methods = len({row.facts.title for row in shown})
                 lines.append(
-                    (name, [setting.title, *(_name_best(shown, metric) for metric in RANKED_BY), f"{methods}"], 0)
+                    (
+                        name,
+                        [
+                            setting.title,
+                            *(_name_best(shown, metric, context.staleness) for metric in RANKED_BY),
+                            f"{methods}",
+                        ],
+                        0,
+                    )
                 )
     heads = ("setting", *(f"best {metric}" for metric in RANKED_BY), "methods")
     return text_table("best", captions.BEST, "Dataset", heads, lines, words=heads[:-1])
 
 
-def _name_best(shown: Sequence[Row], metric: str) -> str:
+def _name_best(shown: Sequence[Row], metric: str, staleness: Staleness) -> str:
     best = max(shown, key=lambda row: row.figures[metric].value)
-    return f"{best.facts.short}, {100 * best.figures[metric].value:.1f}"
+    name = best.name if has_other_values(best, staleness) else best.facts.short
+    return f"{name}, {100 * best.figures[metric].value:.1f}"
 
 
 def _statistics(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], names: Sequence[str]) -> Table:

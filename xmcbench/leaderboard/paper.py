@@ -1,7 +1,8 @@
 """A table for a paper: methods in rows, and in columns the chosen metrics on each dataset, in one setting.
 
 It is set with booktabs and siunitx, at the size of the text. Bold is the best of a column, and a sign marks rows that
-are statistically tied with it, as on the pages of a board.
+are statistically tied with it, as on the pages of a board. Comments have what the pages note on a row, such as that it
+is stale.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.leaderboard.groups import by_dataset, by_setting, for_tuning
-from xmcbench.leaderboard.names import short_names
-from xmcbench.leaderboard.rows import Row
+from xmcbench.leaderboard.groups import by_dataset, by_setting, is_listed, row_of
+from xmcbench.leaderboard.names import names, short_names
+from xmcbench.leaderboard.rows import Row, rename
 from xmcbench.leaderboard.sections import Context, Measured
 from xmcbench.leaderboard.tables import Ties
 from xmcbench.metrics import METRICS
@@ -52,9 +53,9 @@ def paper_table(
 ) -> PaperTable:
     """Return the table of a setting.
 
-    datasets: names, default all with results but those for tuning. methods: NAME or NAME:PRESET, in their order;
-    default all rows of unchanged presets, best first on the first dataset. Raises UnknownName for a metric and for a
-    dataset without results, UsageError for a method or a setting without any.
+    datasets: names, default all with results but those for tuning and samples. methods: NAME or NAME:PRESET, in their
+    order; default all rows of unchanged presets, best first on the first dataset. Raises UnknownName for a metric and
+    for a dataset without results, UsageError for a method or a setting without any.
     """
     for metric in metrics:
         if metric not in METRICS:
@@ -65,14 +66,14 @@ def paper_table(
     for name in datasets:
         if name.casefold() not in spelled:
             raise UnknownName("dataset", name, known, where=f"with results, {setting.title}")
-    chosen = [spelled[name.casefold()] for name in datasets] or [name for name in known if not for_tuning(name)]
+    chosen = [spelled[name.casefold()] for name in datasets] or [name for name in known if is_listed(name)]
     if not chosen:
         raise UsageError(f"there is no result in the setting {setting.title}", "choose another with --setting")
     measured = {
         name: Measured.of(context, name, setting, found[name][setting], found[name].get(Setting("ez"), ()))
         for name in chosen
     }
-    shown = {name: _choose(own, methods) for name, own in measured.items()}
+    shown = _tell_apart({name: _choose(own, methods) for name, own in measured.items()})
     every = [row for own in shown.values() for row in own]
     if missing := [name for name in methods if not any(_is_named(row, name) for row in every)]:
         raise UsageError(f"there is no row of: {', '.join(missing)}", "see `xmcbench ls results`")
@@ -93,7 +94,7 @@ def paper_table(
 def latex(table: PaperTable, decimals: int = 1, with_spread: bool = False) -> str:
     """Return the table as LaTeX, to \\input in a paper whose preamble loads the packages of its first line."""
     firsts = [next(iter(row.values())) for row in table.rows.values()]
-    names = dict(zip(table.rows, short_names(firsts), strict=True))
+    short = dict(zip(table.rows, short_names(firsts), strict=True))
     datasets = [*dict.fromkeys(name for name, _ in table.columns)]
     metrics = [*dict.fromkeys(metric for _, metric in table.columns)]
     digits = f"S[table-format=2.{decimals},table-align-text-after=false]"
@@ -109,20 +110,27 @@ def latex(table: PaperTable, decimals: int = 1, with_spread: bool = False) -> st
         figures = {key: own[dataset].figures[metric] for key, own in table.rows.items() if dataset in own}
         if name not in figures:
             return ""
-        text = percent(figures[name].value)
-        if len(figures) > 1 and text == percent(max(figure.value for figure in figures.values())):
+        value, highest = figures[name].value, max(figure.value for figure in figures.values())
+        text = percent(value)
+        if len(figures) > 1 and highest and round(value, 4) == round(highest, 4):  # as on the pages of a board
             text = rf"\bfseries {text}"
         elif name in table.ties[dataset].get(metric, ()):
             text += _TIE
         return text + (f"{{\\,\\scriptsize$\\pm${percent(figures[name].half_width)}}}" if with_spread else "")
 
     body = [
-        " & ".join([escaping.latex(short), *(cell(name, *column) for column in table.columns)]) + r" \\"
-        for name, short in names.items()
+        " & ".join([escaping.latex(shown), *(cell(name, *column) for column in table.columns)]) + r" \\"
+        for name, shown in short.items()
     ]
     return "\n".join(
         [
             _PREAMBLE,
+            *(
+                f"% {short[name]}, {dataset}: {mark}"
+                for name, own in table.rows.items()
+                for dataset, row in own.items()
+                for mark in row.marks
+            ),
             f"\\begin{{tabular}}{{@{{}}l*{{{len(table.columns)}}}{{{digits}}}@{{}}}}",
             r"\toprule",
             f" & {heads} \\\\",
@@ -137,12 +145,18 @@ def latex(table: PaperTable, decimals: int = 1, with_spread: bool = False) -> st
     )
 
 
+def _tell_apart(shown: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
+    """Return the rows of each dataset; those of one name and other parameters elsewhere have names of their own."""
+    called = names({row_of(row.records[0]): row.records for own in shown.values() for row in own})
+    return {dataset: [rename(row, called[row_of(row.records[0])]) for row in own] for dataset, own in shown.items()}
+
+
 def _choose(measured: Measured, methods: Sequence[str]) -> list[Row]:
     """Return the rows with results that are asked for."""
     if not methods:
         return measured.standard
-    done = [row for row in measured.rows if row.figures and not row.facts.changes]
-    return [row for row in done if any(_is_named(row, name) for name in methods)]
+    unchanged = [row for row in measured.standard if not row.facts.changes]
+    return [row for row in unchanged if any(_is_named(row, name) for name in methods)]
 
 
 def _is_named(row: Row, name: str) -> bool:

@@ -175,18 +175,20 @@ def judging(done: Sequence[Record]) -> tuple[str, ...]:
 def of_presets(shown: Iterable[Row], staleness: Staleness) -> list[Row]:
     """Return the rows with the parameters of a preset; all rows where there is none.
 
-    Of the rows of one preset that only differ in their budget, that with the preset's own budget is returned.
+    Of the rows of one preset that only differ in their budget, and of rows of one name, that with the values that the
+    preset has today is returned.
     """
     found = [*shown]
     found = [row for row in found if not row.facts.changes] or found
-    own = {row.name: row.facts for row in found if not _has_other_budget(row, staleness)}
+    own = {row.name: row.facts for row in found if not has_other_values(row, staleness)}
     taken = {(facts.title, facts.preset, facts.encoder) for facts in own.values()}
     return [
         row for row in found if row.name in own or (row.facts.title, row.facts.preset, row.facts.encoder) not in taken
     ]
 
 
-def _has_other_budget(row: Row, staleness: Staleness) -> bool:
+def has_other_values(row: Row, staleness: Staleness) -> bool:
+    """Return whether a row has other values than its preset has today, such as another budget."""
     return bool(row.records) and staleness.has_changed(row.records[0], row.facts.preset)
 
 
@@ -210,10 +212,13 @@ def _row(name: str, group: Sequence[Record], filter_name: str, staleness: Stalen
     )
 
 
+def rename(row: Row, name: str) -> Row:
+    """Return the row under a name that tells it apart from others."""
+    return replace(row, name=name, facts=_facts(name, row.records[0]))
+
+
 def _facts(name: str, record: Record) -> Facts:
-    """The facts of a row; what tells it apart from rows of the same name counts as a change."""
-    facts, more = Facts.of(record), name.removeprefix(record.name).removeprefix(", ")
-    return replace(facts, changes=", ".join(filter(None, [facts.changes, more]))) if more else facts
+    return replace(Facts.of(record), apart=name.removeprefix(record.name).removeprefix(", "))
 
 
 def _figures(scores: Sequence[Figures]) -> dict[str, Estimate]:

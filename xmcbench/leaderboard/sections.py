@@ -61,6 +61,10 @@ class Context:
         """Return the rows that are statistically tied with the best one, metric by metric; none without ranks."""
         return find_ties(self._contenders(shown), _shared(shown, metrics))
 
+    def can_test(self, shown: Sequence[Row]) -> bool:
+        """Return whether all rows have ranks, without which none is tested."""
+        return bool(self._contenders(shown))
+
     def differences(self, shown: Sequence[Row], metrics: Iterable[str]) -> list[Block]:
         """Return the differences of all pairs of rows; none without ranks or with fewer than two rows."""
         contenders = [*self._contenders(shown).values()]
@@ -147,7 +151,7 @@ def main_table(context: Context, measured: Measured, metrics: Sequence[str], nam
         metric: note for _, source, row in published for metric, note in source.column_notes.get(row.table, {}).items()
     }
     cited = [(source, row) for _, source, row in published]
-    caption = captions.main(dataset, setting, measured.records, measured.filter, cited, context.scores is not None)
+    caption = captions.main(dataset, setting, measured.records, measured.filter, cited, context.can_test(shown))
     numbered, ties = [(number, row) for number, _, row in published], context.ties(shown, metrics)
     return metric_table(shown, metrics if shown else MAIN, name, caption, numbered, notes, ties)
 
@@ -201,7 +205,10 @@ def decisions(context: Context, dataset: str, complete: Mapping[Setting, Sequenc
         for title, name, own in parts:
             table = metric_table(own, _CHOSEN_BY, f"{setting.slug}-{name}", ties=context.ties(own, _CHOSEN_BY))
             found += [Heading(3, title), table]
-        found += [captions.decisions(dataset, setting, records, filter_name), *without_a_result(made)]
+        if parts:
+            are_tested = all(context.can_test(own) for _, _, own in parts)
+            found.append(captions.decisions(dataset, setting, records, filter_name, are_tested))
+        found += without_a_result(made)
     return found
 
 

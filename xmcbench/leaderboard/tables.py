@@ -18,7 +18,7 @@ OF_GROUPS = ("P@1", "P@5", "R@100")
 #: The marks of figures: the best of a column, and those that a paired test does not separate from it.
 BEST, TIED = "best", "tied"
 #: The facts of a row that are columns, with their heads.
-_FACTS = {"preset": "preset", "encoder": "encoder or parts", "training": "training", "changes": "other parameters"}
+_FACTS = {"preset": "preset", "encoder": "encoder or parts", "training": "training", "others": "other parameters"}
 #: The heads of those that a narrow screen leaves out.
 MINOR = (_FACTS["encoder"], _FACTS["training"])
 

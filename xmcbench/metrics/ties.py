@@ -1,8 +1,8 @@
 """Ties: the rows of a table that a paired test does not separate from the best one.
 
 The tests are those of ``xmcbench.metrics.paired``, on the same test rows and few-shot subsets, in closed form: a table
-of twenty rows takes a fraction of a second. Where ``paired`` randomizes, the difference of the means is taken as normal,
-which it is where many rows differ. Where few do, and with fewer than 200 rows, the test is that of ``paired`` itself.
+of twenty rows takes a fraction of a second. Where ``paired`` randomizes, the difference of the means is taken as
+normal, which it is where many rows differ. Where few do, and with fewer than 200 rows, the test is that of ``paired``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from xmcbench.metrics.bounded import FEW_ROWS
 from xmcbench.metrics.evaluation import Scores
 from xmcbench.metrics.flips import LEVEL, Verdict
 from xmcbench.metrics.seeds import NORMAL
-
 
 #: Where fewer rows differ, the mean of their differences is not normal.
 _FEW_DIFFERENCES = 100
