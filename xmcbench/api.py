@@ -23,7 +23,7 @@ from xmcbench.experiment import Options, only_ablation, plan_ablation, plan_curv
 from xmcbench.method import Method
 from xmcbench.metrics import Scores, inverse_propensity
 from xmcbench.metrics.labels import MIN_INSTANCES
-from xmcbench.runner.scoring import check_scored
+from xmcbench.runner.figures import check_scored
 from xmcbench.setting import Setting, settings
 from xmcbench.topk import TopK
 

@@ -69,6 +69,7 @@ def test_markdown_has_no_block_or_formula_of_the_text(text, made):
 
 
 def test_latex_has_no_command_of_the_text():
+    assert escaping.latex("run --runs a-b ---") == "run -{}-runs a-b -{}-{}-"
     made = escaping.latex("\\input{x} 5% $a_b^2$ # & ~")
     assert made == r"\textbackslash{}input\{x\} 5\% \$a\_b\textasciicircum{}2\$ \# \& \textasciitilde{}"
 

@@ -12,7 +12,7 @@ from xmcbench.metrics import VERSION
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Cell, Staleness, Store, Truth, as_json
 from xmcbench.records.staleness import metrics_digest
-from xmcbench.runner import ranking, scorer, scoring
+from xmcbench.runner import figures, ranking, scorer
 from xmcbench.runner.execution import execute
 from xmcbench.runner.grid import Grid, requests_of
 from xmcbench.runner.plan import plan
@@ -126,7 +126,7 @@ def test_figures_follow_from_the_ranks_and_the_constants(run_here, chance, tmp_p
     assert other.protocol.propensity == (0.9, 3.0)
     assert other.protocol.filter == "none"
     truth = store.truth(record)
-    expected = scoring.figures(store.ranks(record, truth), truth, (0.9, 3.0))
+    expected = figures.figures(store.ranks(record, truth), truth, (0.9, 3.0))
     assert other.metrics == expected
     for name in record.metrics:
         assert other.metrics[name].values["P@5"] == record.metrics[name].values["P@5"]

@@ -48,7 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check the file, score it, print every metric with its interval."""
     from xmcbench.metrics import additional, protocol
-    from xmcbench.runner.scoring import figures_of
+    from xmcbench.runner.figures import figures_of
 
     names = arguments.metrics or []
     additional.check_names(names)

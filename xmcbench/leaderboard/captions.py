@@ -50,12 +50,16 @@ STATISTICS = "Instances, labels and pairs. D BoW: dimension of the bag-of-words 
 
 BEST = "The best row of a preset in each dataset and setting, in percent: its method, preset and figure."
 
-CLAIMS = """\
+#: The mark of a test that says nothing of other runs.
+ONE_RUN = "¹"
+
+CLAIMS = f"""\
 Comparisons that a publication makes of its methods, on the measured rows. A figure is the difference of two rows in
 points: the first minus the second, mean over seeds, with the p-value of a paired test over instances and seeds (not
-corrected for the number of tests). *Published* is the range over the datasets of the publication. Rows without presets
-are compared in the tables of every preset. Datasets for tuning (`-dev`) are left out. `xmcbench compare` says more of
-two rows."""
+corrected for the number of tests). {ONE_RUN} One run of a method that another seed changes: the test is over instances
+alone, and says nothing of other runs. *Published* is the range over the datasets of the publication. Rows without
+presets are compared in the tables of every preset. Datasets for tuning (`-dev`) are left out. `xmcbench compare` says
+more of two rows."""
 
 BORROWED = "measured without pairs, which this method ignores"
 

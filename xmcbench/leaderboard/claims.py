@@ -113,7 +113,10 @@ def _find_sides(records: Sequence[Record], source: Source, preset: str, stalenes
 
 
 def _test(sides: _Sides, metric: str, context: Context) -> str:
-    """Return the mean of the differences over seeds in points, and p of the paired test if there are ranks."""
+    """Return the mean of the differences over seeds in points, and p of the paired test if there are ranks.
+
+    A mark follows where the test is of one run that a seed would change.
+    """
     points = fmean(100 * (_value(first, metric) - _value(second, metric)) for first, second in sides.pairs)
     # A row that no seed changes has one run.
     first, second = (
@@ -123,7 +126,9 @@ def _test(sides: _Sides, metric: str, context: Context) -> str:
     if first is None or second is None:
         return _with_sign(points)
     p = p_value(first, second, metric)
-    return f"{_with_sign(points)} ({'p < 0.001' if p < 0.001 else f'p {p:.3f}'})"
+    is_of_one_run = any(len(row.runs) == 1 and not row.deterministic for row in (first, second))
+    mark = captions.ONE_RUN if is_of_one_run else ""
+    return f"{_with_sign(points)} ({'p < 0.001' if p < 0.001 else f'p {p:.3f}'}){mark}"
 
 
 def _row(side: Side, records: Sequence[Record], source: Source, preset: str, staleness: Staleness) -> list[Record]:

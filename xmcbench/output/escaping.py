@@ -36,6 +36,7 @@ _LATEX = {
     ">": r"\textgreater{}",
     "±": r"$\pm$",
     "√": r"$\surd$",
+    "¹": r"$^1$",
     "²": r"$^2$",
     "≤": r"$\leq$",
 }
@@ -88,7 +89,8 @@ def markdown_line(text: str) -> str:
 
 def latex(text: str) -> str:
     """Return text for LaTeX."""
-    return "".join(_LATEX.get(sign, sign) for sign in visible(text))
+    made = "".join(_LATEX.get(sign, sign) for sign in visible(text))
+    return re.sub("-(?=-)", "-{}", made)  # two hyphens, as of an option, would be a dash
 
 
 def svg(text: str) -> str:

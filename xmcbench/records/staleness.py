@@ -18,8 +18,11 @@ from xmcbench.storage.source import join_digests, modules_digest
 HINT = "name the file of a plug-in with --plugin"
 
 #: The modules that compute figures from ranks, with their intervals, and those that make ranks from predictions.
-_OF_METRICS = tuple(f"xmcbench.metrics.{name}" for name in ("bootstrap", "evaluation", "labels", "protocol", "ranks"))
-_OF_RANKS = ("xmcbench.metrics.ranks", "xmcbench.runner.ranking")
+_OF_METRICS = (
+    *(f"xmcbench.metrics.{name}" for name in ("bootstrap", "evaluation", "labels", "protocol", "ranks")),
+    "xmcbench.runner.figures",
+)
+_OF_RANKS = ("xmcbench.metrics.labels", "xmcbench.metrics.ranks", "xmcbench.runner.ranking")
 
 #: The methods that a cell goes through, each with its parameters, its own first.
 _Through = Sequence[tuple[str, Mapping[str, object]]]

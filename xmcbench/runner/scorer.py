@@ -26,7 +26,7 @@ from xmcbench.processes.process_tree import die_with_parent
 from xmcbench.records import Cell, Store, Truth
 from xmcbench.records.record import FilteredFigures, Predictions, Protocol, RanksFacts
 from xmcbench.records.staleness import ranks_digest
-from xmcbench.runner import scoring
+from xmcbench.runner.figures import figures
 from xmcbench.runner.ranking import rank
 from xmcbench.runner.scoring import protocol_of
 from xmcbench.setting import draw
@@ -194,7 +194,7 @@ def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Sco
         truth = store.truth(record)
         assert record.ranks is not None
         assert request.propensity is not None
-        metrics = scoring.figures(store.ranks(record, truth), truth, request.propensity)
+        metrics = figures(store.ranks(record, truth), truth, request.propensity)
         scored_by = protocol_of(request.filter, request.propensity)
         return Scored(metrics=metrics, protocol=scored_by, ranks=record.ranks)
     if request.dataset not in datasets:
@@ -214,7 +214,7 @@ def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Sco
     scored_by = protocol_of(dataset.card.filter, dataset.propensity)
     if not len(truth.pairs):
         return Scored(metrics={}, protocol=scored_by, ranks=None, predictions=kept)
-    metrics = scoring.figures(ranks, truth, dataset.propensity)
+    metrics = figures(ranks, truth, dataset.propensity)
     facts = RanksFacts(
         file=store.relative(store.ranks_path(cell)),
         sha256=ranks.digest,

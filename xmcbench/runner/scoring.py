@@ -1,4 +1,4 @@
-"""From the ranks of the true pairs to the figures of a record, when it is made and when the code has changed since."""
+"""Figures and evaluations of records from their stored ranks, also where the code has changed since."""
 
 from __future__ import annotations
 
@@ -6,70 +6,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from xmcbench.errors import DataError, StorageError, UsageError
-from xmcbench.metrics import Evaluation, Scores, additional, invariants, inverse_propensity_of, label_groups, protocol
-from xmcbench.metrics.labels import MIN_INSTANCES
-from xmcbench.records import Ranks, Record, Staleness, Store, Truth
-from xmcbench.records.record import Figures, FilteredFigures, Protocol
+from xmcbench.metrics import Evaluation, Scores, additional, protocol
+from xmcbench.records import Record, Staleness, Store, Truth
+from xmcbench.records.record import Protocol
 from xmcbench.records.staleness import metrics_digest
+from xmcbench.runner.figures import weigh_labels
 
 if TYPE_CHECKING:
     from xmcbench.runner.scorer import Scorer
 
 
-def figures(ranks: Ranks, truth: Truth, propensity: tuple[float, float]) -> dict[str, FilteredFigures]:
-    """Return filter -> all figures, with intervals and by group of labels.
-
-    propensity: the constants A and B of the dataset. Raises MethodError if an invariant of the protocol is
-    violated, DataError if there is no row to score.
-    """
-    weights = _inverse_propensity(truth, propensity)
-    whole = Evaluation(truth.pairs, weights)
-    groups = {}
-    for group, members in label_groups(truth.frequency, ranks.seen.astype(np.int64)).items():
-        pairs, inside = truth.pairs.restrict(members)
-        if len(pairs):
-            groups[group] = Evaluation(pairs, weights), inside
-    found = {}
-    for name, under_filter in ranks.by_filter.items():
-        scores = whole(under_filter)
-        views = {group: figures_of(evaluate(under_filter[inside])) for group, (evaluate, inside) in groups.items()}
-        found[name] = FilteredFigures(**msgspec.structs.asdict(figures_of(scores)), views=views)
-    return found
-
-
 def protocol_of(filter_name: Any, propensity: tuple[float, float]) -> Protocol:
     """Return the facts of a record about today's metrics, the filter of its dataset, and the constants A and B."""
     return Protocol(version=protocol.VERSION, filter=filter_name, propensity=propensity, source_sha256=metrics_digest())
-
-
-def _inverse_propensity(truth: Truth, constants: tuple[float, float]) -> np.ndarray | None:
-    """Return the weights of labels; None for a training set that is too small, for which PSP is left out."""
-    if truth.instances < MIN_INSTANCES:
-        return None
-    return inverse_propensity_of(truth.frequency, truth.instances, *constants)
-
-
-def check_scored(scores: Scores) -> None:
-    """Raise DataError if no instance was scored."""
-    if not scores.scored:
-        raise DataError(
-            "no test instance has a label, so there is nothing to score", "check the labels of the test set"
-        )
-
-
-def figures_of(scores: Scores) -> Figures:
-    """Return an evaluation as a part of a record, with its intervals. Raises as ``figures`` does."""
-    check_scored(scores)
-    invariants.check(scores.values)
-    return Figures(
-        values=scores.values,
-        intervals={name: (interval.low, interval.high) for name, interval in scores.intervals().items()},
-        scored=scores.scored,
-        unlabeled=scores.unlabeled,
-    )
 
 
 def evaluations(
@@ -116,7 +67,7 @@ class StoredScores:
         if constants is None:
             raise DataError(f"the propensities of {record.cell.dataset} are not known", "name its folder: --dataset")
         if (digest, constants) not in self._evaluations:
-            weights = _inverse_propensity(truth, constants)
+            weights = weigh_labels(truth, constants)
             self._evaluations[digest, constants] = Evaluation(truth.pairs, weights)
         return self._evaluations[digest, constants](ranks[filter_name])
 
@@ -128,7 +79,7 @@ class StoredScores:
         """
         (truth, _), constants = self._truth(record), record.protocol.propensity
         ranks = self._store.ranks(record, truth).by_filter[record.protocol.filter]
-        weights = None if constants is None else _inverse_propensity(truth, constants)
+        weights = None if constants is None else weigh_labels(truth, constants)
         return additional.compute(names, ranks, truth.pairs, weights)
 
     def _truth(self, record: Record) -> tuple[Truth, str]:

@@ -29,7 +29,7 @@ from xmcbench.storage.canonical import sha256_file, sha256_json
 from xmcbench.storage.syntax import save_readings, syntax_of
 
 #: Modules of the harness that every result depends on: a method's input, its call, its output.
-_EVERY_RESULT = ("xmcbench.texts", "xmcbench.topk", "xmcbench.runner.prediction")
+_EVERY_RESULT = ("xmcbench.label_texts", "xmcbench.texts", "xmcbench.topk", "xmcbench.runner.prediction")
 #: The module name of a plug-in file starts with this.
 PLUGIN_PREFIX = "xmcbench_plugin_"
 #: What a module beside a plug-in ends in. The digest of a compiled one is that of its bytes.

@@ -16,8 +16,8 @@ from xmcbench.metrics.protocol import DEPTH
 from xmcbench.records.equivalence import METRICS, RANKS
 from xmcbench.records.ranks import Truth
 from xmcbench.records.staleness import metrics_digest, ranks_digest
+from xmcbench.runner.figures import figures
 from xmcbench.runner.ranking import rank
-from xmcbench.runner.scoring import figures
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.reading import read_bytes
 from xmcbench.topk import TopK
