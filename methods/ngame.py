@@ -46,7 +46,6 @@ class NGAME(DualEncoder):
     supervision = "required"
     needs_cosine: ClassVar = True
     described: ClassVar[tuple[str, ...]] = ("backbone", "finetune_steps", "finetune_batch")
-    draws_documents: ClassVar = True
     presets: ClassVar = PRESETS["ngame"]
     choices: ClassVar = CHOICES["ngame"]
 

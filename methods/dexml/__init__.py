@@ -41,7 +41,6 @@ class DEXML(DualEncoder):
     title = "DEXML"
     supervision = "required"
     described: ClassVar[tuple[str, ...]] = ("backbone", "finetune_steps", "finetune_batch", "pool")
-    draws_documents: ClassVar = True
     presets: ClassVar = PRESETS["dexml"]
     choices: ClassVar = CHOICES["dexml"]
 

@@ -186,9 +186,6 @@ class DualEncoder(LabelSearch):
     """An encoder whose inner product of instance and label is the score (MACLR, equation 1). Without pairs it ranks
     with the weights that it has; with pairs it is fine-tuned on them first (equation 2)."""
 
-    #: A step of the fine-tuning has documents with their labels, in place of pairs.
-    draws_documents: ClassVar[bool] = False
-
     label_text: Annotated[LabelPart, LABEL_TEXT] = "title"
     finetune_steps: Annotated[
         Steps,
@@ -205,7 +202,10 @@ class DualEncoder(LabelSearch):
     finetune_epochs: Annotated[
         float | None,
         Gt(0),
-        Doc("maximum passes over the known pairs, or over their documents, where that is less than finetune_steps"),
+        Doc(
+            "maximum passes over the known pairs, where that is less than finetune_steps; a document of a batch counts "
+            "as a pair"
+        ),
     ] = None
     finetune_batch: Annotated[
         int, Ge(2), Unit("pairs"), Doc("pairs per step, over all processes", "MACLR, section 5.1: 8 x 32 in its stages")
@@ -342,7 +342,6 @@ class DualEncoder(LabelSearch):
             rate=self.finetune_rate,
             growth=self.finetune_growth,
             epochs=self.finetune_epochs,
-            by_documents=self.draws_documents,
             full_rate_pairs=self.finetune_full_rate,
         )
         digest = pairs_digest(pairs.indptr, pairs.indices)

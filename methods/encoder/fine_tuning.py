@@ -28,18 +28,16 @@ def effort(
     rate: float,
     growth: Growth = "fixed",
     epochs: float | None = None,
-    by_documents: bool = False,
     full_rate_pairs: int = 0,
 ) -> tuple[int, float]:
     """Return steps and rate for pairs, a CSR matrix [N, L]. growth: ``labels`` is the paper's rule, 2,000 steps for 1%
-    of the labels and 10,000 for 5%. epochs: passes over the pairs at most, or by_documents over the rows with a
-    pair. full_rate_pairs: with fewer pairs the rate falls with the square root of their number."""
+    of the labels and 10,000 for 5%. epochs: passes over the pairs at most. full_rate_pairs: with fewer pairs the rate
+    falls with the square root of their number."""
     if growth == "labels":
         known = len(np.unique(pairs.indices)) / pairs.shape[1]
         steps = max(1, round(steps * known / 0.01))
     if epochs is not None:
-        rows = int(np.count_nonzero(np.diff(pairs.indptr))) if by_documents else pairs.nnz
-        steps = min(steps, max(1, math.ceil(epochs * rows / min(batch, rows))))
+        steps = min(steps, max(1, math.ceil(epochs * pairs.nnz / min(batch, pairs.nnz))))
     return steps, rate * min(1.0, math.sqrt(pairs.nnz / full_rate_pairs)) if full_rate_pairs else rate
 
 

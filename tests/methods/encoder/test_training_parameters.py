@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 from xmcbench import Artifacts
-from xmcbench.methods.dexml import DEXML
 from xmcbench.methods.encoder.batches import BalancedEpochs, Epochs
 from xmcbench.methods.encoder.tower import Tower
 from xmcbench.methods.ict import ICT
 from xmcbench.methods.maclr import MACLR, first_stage
-from xmcbench.methods.ngame import NGAME
 from xmcbench.methods.rts import RTS
 from xmcbench.methods.sentbert import SentBERT
 from xmcbench.methods.simcse import SimCSE
@@ -80,14 +78,6 @@ def test_the_effort_of_fine_tuning(trainings, stories, values, steps, rate):
     ((_, plan, batch, options),) = trainings(SentBERT, stories[2], **common, **values)
     assert (plan.steps, batch, options["share"]) == (steps, 8, 1.0)
     assert plan.learning_rate == pytest.approx(rate)
-
-
-@pytest.mark.parametrize("kind", [DEXML, NGAME])
-def test_an_epoch_passes_over_documents_where_a_step_holds_them(trainings, stories, kind):
-    """30 documents have 60 pairs."""
-    values = {"finetune_steps": 40, "finetune_batch": 8, "finetune_rate": 1e-4, "finetune_epochs": 1.5}
-    ((_, plan, *_),) = trainings(kind, stories[2], **values)
-    assert plan.steps == 6
 
 
 def test_a_share_of_fine_tuning(trainings, stories):
