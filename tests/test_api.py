@@ -4,6 +4,7 @@ import gzip
 import importlib.util
 import inspect
 import json
+import math
 import re
 import sys
 from pathlib import Path
@@ -380,6 +381,10 @@ def test_options_that_are_wrong_are_told_before_a_run(values, said):
 def test_limits_are_numbers_that_a_machine_can_have(limits):
     with pytest.raises(UsageError, match="limit of .* is not above 0 and at most 1e"):
         Limits(*limits)
+
+
+def test_an_infinite_limit_is_none():
+    assert Limits(math.inf, math.inf) == Limits()
 
 
 def test_a_curve_has_its_points_and_says_what_is_missing(tiny, options, tmp_path):

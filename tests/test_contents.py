@@ -1,6 +1,7 @@
 """A parameter that names a file, a folder, or a model counts by its content."""
 
 import json
+import os
 import shutil
 from types import SimpleNamespace
 
@@ -76,13 +77,48 @@ def test_a_file_in_a_linked_folder_counts(tmp_path):
     assert contents(Reader(table=str(folder))) != before
 
 
+def test_a_link_to_a_folder_beside_it_counts_in_any_order(tmp_path, monkeypatch):
+    folder = tmp_path / "model"
+    for name in "ac":
+        (folder / name).mkdir(parents=True)
+        (folder / name / "weights").write_text(name)
+    (folder / "b").symlink_to("a")
+    (folder / "a" / "above").symlink_to(folder)
+    walk, found = os.walk, set()
+    for order in (sorted, lambda names: sorted(names, reverse=True)):
+
+        def in_order(top, order=order, **options):
+            for parent, below, names in walk(top, **options):
+                below[:] = order(below)
+                yield parent, below, names
+
+        monkeypatch.setattr(fingerprints.os, "walk", in_order)
+        found.add(fingerprints.fingerprint_folder(folder))
+    assert len(found) == 1
+    (folder / "b").unlink()
+    (folder / "b").symlink_to("c")
+    assert fingerprints.fingerprint_folder(folder) not in found
+
+
+def test_folders_that_link_to_each_other_are_refused(tmp_path, monkeypatch):
+    """There are more ways through them than anybody can wait for."""
+    monkeypatch.setattr(fingerprints, "_MOST_FILES", 100)
+    names = [str(number) for number in range(12)]
+    for name in names:
+        (tmp_path / name).mkdir()
+        for other in names:
+            (tmp_path / name / f"to-{other}").symlink_to(tmp_path / other)
+    with pytest.raises(UsageError, match="more than 100 files or folders"):
+        contents(Reader(table=str(tmp_path)))
+
+
 def test_a_folder_with_too_many_files_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(fingerprints, "_MOST_FILES", 2)
     for name in "ab":
         (tmp_path / name).write_text(name)
     contents(Reader(table=str(tmp_path)))
     (tmp_path / "c").write_text("c")
-    with pytest.raises(UsageError, match="more than 2 files"):
+    with pytest.raises(UsageError, match="more than 2 files or folders"):
         contents(Reader(table=str(tmp_path)))
 
 

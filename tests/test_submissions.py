@@ -1,5 +1,6 @@
 """Runs folders that are sent as a folder, as an archive, or by address."""
 
+import errno
 import io
 import tarfile
 import threading
@@ -33,6 +34,13 @@ def served(tmp_path):
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
         thread.join()
+
+
+def raising(error):
+    def raise_it(*_):
+        raise error
+
+    return raise_it
 
 
 def pack(runs, name, inside):
@@ -75,6 +83,16 @@ def test_what_holds_no_records_is_refused(tmp_path, served):
     ):
         with pytest.raises(error, match=said), runs_folders([source], Patience(attempts=1)):
             pass
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    (tmp_path / "a.zip").touch()
+    monkeypatch.setattr("xmcbench.submissions.unpack", raising(OSError(errno.EIO, "Input/output error")))
+    with (
+        pytest.raises(DataError, match="cannot unpack .*a.zip: Input/output error"),
+        runs_folders([str(tmp_path / "a.zip")]),
+    ):
+        pass
 
 
 def test_a_tar_archive_stores_a_file_with_two_names_once(tmp_path):

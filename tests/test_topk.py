@@ -299,6 +299,46 @@ def test_scores_beyond_float32_are_refused(rank, sign):
     rank(FAR[1:])
 
 
+def test_scores_that_cannot_be_told_apart_at_the_end_of_float32_are_refused():
+    """The second is lowered by the least, and there is none below."""
+    least = -float(np.finfo(np.float32).max)
+    scores = np.array([[1.0, 0.0], [least * (1 + 1e-9), least]])
+    with pytest.raises(MethodError, match="row 1 has the score -3.40282e.38, which is beyond float32"):
+        TopK.from_scores(scores, 2)
+    TopK.from_scores(scores[:, ::-1], 2).check(2, 2, 2)
+
+
+def test_what_numpy_takes_for_a_matrix_is_one():
+    rows = [[1.0, 3.0, 2.0], [0.0, -1.0, 1.0]]
+    for scores in (rows, csr_matrix(rows).todense(), np.array(rows)):
+        best = TopK.from_scores(scores, 2)
+        best.check(2, 2, 3)
+        assert best.indices.tolist() == [[1, 2], [2, 0]]
+
+
+many = st.one_of(
+    hnp.arrays(np.float32, (3, 40), elements=st.sampled_from([-np.inf, -2.0, -0.0, 0.0, 1.0, 3.5, np.inf])),
+    hnp.arrays(np.float64, (3, 40), elements=st.floats(-1e6, 1e6)),
+    hnp.arrays(np.int64, (3, 40), elements=st.integers(-(2**63), -(2**63) + 5)),
+    hnp.arrays(np.uint8, (3, 40), elements=st.integers(0, 3)),
+)
+
+
+@given(many, st.integers(1, 300))
+def test_the_best_of_many_are_those_of_a_sorted_row(part, k):
+    matrix = np.tile(part, 30)
+    best = TopK.from_scores(matrix, k)
+    assert best.indices.tolist() == [by_hand(row, k) for row in matrix.tolist()]
+
+
+def test_a_number_beyond_the_limit_is_said_to_be(tmp_path, monkeypatch):
+    TopK.from_scores(np.ones((2, 20)), 20).save(tmp_path / "p.npz")
+    monkeypatch.setattr("xmcbench.storage.arrays.ARRAYS", 100)
+    for load in (TopK.load, lambda path: list(TopK.load_parts(path))):
+        with pytest.raises(DataError, match=r"cannot read .*p.npz: .*takes more than the limit"):
+            load(tmp_path / "p.npz")
+
+
 def test_a_score_beyond_float32_that_is_not_among_the_best_is_none():
     far_below = np.array([[-1e300, 2.0, 1.0]])
     assert TopK.from_scores(far_below, 2).indices.tolist() == [[1, 2]]

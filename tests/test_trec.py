@@ -2,10 +2,15 @@
 
 import gzip
 import warnings
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 import pytrec_eval
+from hypothesis import example, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from scipy.sparse import random as random_matrix
 
 from xmcbench import TopK, trec
@@ -104,6 +109,7 @@ def test_a_run_is_read_by_score_with_ties_by_label(tmp_path):
         ("a Q0 x 1 high t\n", "line 1 has the score 'high'"),
         ("a Q0 x 1 nan t\n", "line 1 has the score 'nan'"),
         ("a Q0 x 1 0.5 t\na Q0 y 1 1e39 t\n", "line 2 has the score '1e39', not a finite 32-bit number"),
+        ("a Q0 x 1 3.4028236e38 t\n", "line 1 has the score '3.4028236e38', not a finite 32-bit number"),
         ("a Q0 x 1 -1e39 t\n", "line 1 has the score '-1e39', not a finite 32-bit number"),
         ("a Q0 x 1 0.5 t\na Q0 y 1 0.5 t\na Q0 x 1 0.4 t\n", "line 3 repeats a document of the same query"),
         ("a Q0 x 1 0.5 t\na Q0 y 1 0.5\n", "line 2 has too few columns"),
@@ -204,7 +210,7 @@ def test_lines_are_counted_as_they_are_read(tmp_path, text, line):
 
 def test_uids_that_cannot_be_written_give_way_to_row_numbers():
     assert trec.identifiers(Texts.from_lists(["t", "u"], uids=["007", "a"])) == ["007", "a"]
-    for uids in (["a", "a"], ["a", ""], ["a", "b c"], ["a", "b\u00a0c"]):
+    for uids in (["a", "a"], ["a", ""], ["a", "b c"], ["a", "b\u00a0c"], ["a", " a"], ["a", "b "]):
         assert trec.identifiers(Texts.from_lists(["t", "u"], uids=uids)) == ["0", "1"]
 
 
@@ -212,6 +218,21 @@ def test_relevance_of_zero_is_no_pair(tmp_path):
     path = tmp_path / "qrels"
     path.write_text("a 0 x 0\na 0 y 2\nb 0 x -1\n")
     assert trec.read_qrels(path, ["a", "b"], ["x", "y"]).toarray().tolist() == [[0, 1], [0, 0]]
+
+
+@given(hnp.arrays(np.float32, (3, 4), elements=st.floats(width=32, allow_nan=False)))
+@example(np.full((3, 4), np.finfo(np.float32).max, np.float32))
+@example(np.full((3, 4), -np.finfo(np.float32).max, np.float32))
+def test_scores_that_are_written_are_read(scores):
+    """Nine digits of the largest number are above it."""
+    predictions = TopK(np.tile(np.arange(4, dtype=np.int32), (3, 1)), -np.sort(-scores, axis=1))
+    predictions.indices[predictions.scores == -np.inf] = -1
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "run")
+        trec.write_run(path, predictions, QUERIES[:3], DOCUMENTS, "tag")
+        found = TopK.joined([trec.read_run(path, QUERIES[:3], DOCUMENTS)], 4)
+    assert np.array_equal(found.indices, predictions.indices)
+    assert np.array_equal(found.scores, trec.separate(predictions.scores))
 
 
 def test_scores_without_ties_differ_by_the_least():

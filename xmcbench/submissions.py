@@ -16,8 +16,9 @@ from typing import get_args
 
 from xmcbench.data import load_dataset
 from xmcbench.data.archives import Patience, download, unpack
+from xmcbench.data.card import is_limited
 from xmcbench.data.catalog import is_name
-from xmcbench.errors import StorageError, UsageError, XmcbenchError
+from xmcbench.errors import DataError, StorageError, UsageError, XmcbenchError
 from xmcbench.leaderboard.consistency import latest
 from xmcbench.leaderboard.files import Format, files
 from xmcbench.leaderboard.pages import pages
@@ -90,6 +91,8 @@ def examine(
                     found.unfinished[path] = f"{record.status}: {record.reason}"
                     continue
                 name = record.cell.dataset
+                if is_limited(name):
+                    raise StorageError("it is of --limit, on some documents of a dataset", "a board takes whole ones")
                 source = datasets.get(name, name)
                 if name not in loaded:
                     if name not in datasets and not is_name(name):  # a place could be any on this machine
@@ -230,7 +233,10 @@ def _folder(source: str, place: Path, patience: Patience | None) -> Path:
     if source.startswith(_URLS):
         path = download(source, place / "archive", patience=patience, limit=ARRAYS)
     if path.is_file():
-        unpack(path, place / "unpacked", ARRAYS)
+        try:
+            unpack(path, place / "unpacked", ARRAYS)
+        except OSError as error:
+            raise DataError(f"cannot unpack {source}: {error.strerror}") from error
         path = place / "unpacked"
     inside = [below for below in path.iterdir() if below.is_dir()] if path.is_dir() else []
     for folder in (path, *(inside if len(inside) == 1 else [])):

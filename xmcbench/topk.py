@@ -16,12 +16,15 @@ import numpy as np
 from xmcbench.errors import DataError, MethodError
 from xmcbench.storage.arrays import read_arrays, read_rows
 from xmcbench.storage.atomic import atomic_file, writing
+from xmcbench.storage.reading import Unreadable
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 #: Cells of a dense score block that are ranked at a time.
 _BLOCK = 16_000_000
+#: In rows of more labels, and of more than four times k, the best ones are found before they are sorted.
+_MANY = 1_000
 #: Rows that are checked at a time.
 _ROWS = 65_536
 #: Message and hint for a row that has NaN.
@@ -82,19 +85,19 @@ class TopK:
         scores that only differ in these are tied if they are converted to float32 before. Raises MethodError where a
         score is NaN, or among the k best and beyond float32.
         """
-        if not isinstance(scores, np.ndarray):
+        if hasattr(scores, "tocsr"):
             return cls._from_sparse(scores.tocsr(), k)
+        scores = np.asarray(scores)  # a list, or a matrix of numpy, which has rows of two dimensions
         rows, labels = scores.shape
         indices = np.full((rows, k), -1, np.int32)
         values = np.full((rows, k), -np.inf, np.float32)
         kept = min(k, labels)
         step = max(1, _BLOCK // max(1, labels))
         for start in range(0, rows, step):
-            # A stable sort keeps the lower label id first, also among ties at the cut.
             block = _comparable(scores[start : start + step])
             numbers = np.arange(start, start + len(block))
             _refuse_nan(block.max(axis=1, initial=0), numbers)
-            best = np.argsort(_best_first(block), axis=1, kind="stable")[:, :kept].astype(np.int32)
+            best = _places_of_least(_best_first(block), kept)
             found = np.take_along_axis(block, best, 1)
             missing = found == -np.inf
             best = np.where(missing, -1, best)
@@ -267,6 +270,8 @@ def _read_errors(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise DataError(f"no prediction file at {path}") from None
+    except Unreadable as error:
+        raise DataError(f"cannot read {path}: {error}") from error
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is not a prediction file: {error}", _FILE) from error
 
@@ -290,6 +295,18 @@ def _best_first(scores: np.ndarray) -> np.ndarray:
     return -scores if scores.dtype.kind == "f" else ~scores
 
 
+def _places_of_least(keys: np.ndarray, count: int) -> np.ndarray:
+    """Return the columns of the least keys [N, L] of every row, in order, int32 [N, count]; ties by lower column."""
+    # A stable sort keeps the lower column first, also among ties at the cut.
+    if not count or keys.shape[1] <= max(_MANY, 4 * count):
+        return np.argsort(keys, axis=1, kind="stable")[:, :count].astype(np.int32)
+    places = np.empty((len(keys), count), np.int32)
+    for row, own in enumerate(keys):
+        candidates = np.flatnonzero(own <= np.partition(own, count - 1)[count - 1])
+        places[row] = candidates[np.argsort(own[candidates], kind="stable")[:count]]
+    return places
+
+
 def _to_float32(indices: np.ndarray, scores: np.ndarray, missing: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return scores [N, k] as float32 in the same order, and -inf where one is missing.
 
@@ -300,6 +317,22 @@ def _to_float32(indices: np.ndarray, scores: np.ndarray, missing: np.ndarray, ro
         values = np.where(missing, np.float32(-np.inf), scores.astype(np.float32))
     if scores.dtype == np.float32:
         return values
+    _refuse_beyond(values, scores, missing, rows)
+    falls = indices[:, 1:] < indices[:, :-1]
+    unsaid = np.flatnonzero(((values[:, 1:] == values[:, :-1]) & falls & ~missing[:, 1:]).any(axis=1))
+    lowered = values[unsaid]
+    for place in range(1, lowered.shape[1] if len(unsaid) else 0):
+        before = lowered[:, place - 1]
+        with np.errstate(over="ignore"):
+            most = np.where(falls[unsaid, place - 1], np.nextafter(before, np.float32(-np.inf)), before)
+        lowered[:, place] = np.minimum(lowered[:, place], most)
+    values[unsaid] = lowered
+    _refuse_beyond(values, scores, missing, rows)  # below the least of float32 there is none to lower it to
+    return values
+
+
+def _refuse_beyond(values: np.ndarray, scores: np.ndarray, missing: np.ndarray, rows: np.ndarray) -> None:
+    """Raise MethodError if a score is finite, and its value in float32 is not. rows: their numbers."""
     beyond = np.isinf(values) & np.isfinite(scores) & ~missing
     if beyond.any():
         row, place = np.argwhere(beyond)[0]
@@ -307,15 +340,6 @@ def _to_float32(indices: np.ndarray, scores: np.ndarray, missing: np.ndarray, ro
             f"row {rows[row]} has the score {scores[row, place]:g}, which is beyond float32",
             "scale the scores, or take logarithms; a label that is no prediction scores -inf",
         )
-    falls = indices[:, 1:] < indices[:, :-1]
-    unsaid = np.flatnonzero(((values[:, 1:] == values[:, :-1]) & falls & ~missing[:, 1:]).any(axis=1))
-    lowered = values[unsaid]
-    for place in range(1, lowered.shape[1] if len(unsaid) else 0):
-        before = lowered[:, place - 1]
-        most = np.where(falls[unsaid, place - 1], np.nextafter(before, np.float32(-np.inf)), before)
-        lowered[:, place] = np.minimum(lowered[:, place], most)
-    values[unsaid] = lowered
-    return values
 
 
 def _refuse_nan(scores: np.ndarray, rows: np.ndarray) -> None:

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 #: The columns of a line.
 _RUN, _QRELS = "query Q0 document rank score tag", "query 0 document relevance"
-#: Scores are kept as float32.
-_LARGEST = float(np.finfo(np.float32).max)
+#: Scores are kept as float32: its largest number, and the least that is infinite in it.
+_LARGEST, _INFINITE = float(np.finfo(np.float32).max), 2.0**128 - 2.0**103
 
 
 def identifiers(texts: Texts) -> list[str]:
     """Return the names of instances or labels in these files: uids, or the row numbers where uids cannot be used."""
     uids = list(texts.uids)
-    usable = len({*uids}) == len(uids) and all(uid and len(uid.split()) == 1 and uid.isprintable() for uid in uids)
+    usable = len({*uids}) == len(uids) and all(uid.split() == [uid] and uid.isprintable() for uid in uids)
     return uids if usable else [str(row) for row in range(len(uids))]
 
 
@@ -131,7 +131,7 @@ def _read(
         if label is None:
             raise _unknown(f"{path}: line {number} names the document", fields[2], "label", documents)
         value = _number(fields[place])
-        if not abs(value) <= _LARGEST:  # NaN too
+        if not abs(value) < _INFINITE:  # NaN too
             shown = fields[place].decode(errors="replace")
             raise DataError(f"{path}: line {number} has the {column} {shown!r}, not a finite 32-bit number")
         rows.append(row)

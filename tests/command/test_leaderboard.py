@@ -432,7 +432,27 @@ def _shallow(record, _):
     record["predictions"]["depth"] -= 1
 
 
+def _under_a_name(value, given):
+    """A value of a parameter, which the row would show, under the name of another one."""
+
+    def forge(record, _):
+        name, parameter = given
+        record["cell"]["parameters"][name] = value
+        record["method"]["names"] = {name: parameter}
+        record["key"] = sha256_json(record["cell"])
+
+    return forge
+
+
 FORGERIES = {
+    "a number that names another": (
+        forge(_under_a_name(3, ("ngrams", "2"))),
+        "its cell has 3 for ngrams, which '2' cannot name",
+    ),
+    "a choice that names another": (
+        forge(_under_a_name("scratch", ("vectorizer", "sklearn"))),
+        "its cell has 'scratch' for vectorizer, which 'sklearn' cannot name",
+    ),
     "no measurements": (forge(lambda record, _: record.pop("measured")), "missing required field `measured`"),
     "a name that is a path": (forge(_name_elsewhere), "is not a valid file name"),
     "a dataset of another name": (forge(_of_another_name), "its dataset is TINY, but this one is tiny"),

@@ -230,6 +230,9 @@ def test_results_on_some_documents_are_marked_and_on_no_board(inside, tables):
     refused = inside("run", *words)
     assert refused.returncode == 2
     assert "packed is a board" in refused.stderr
+    refused = inside("leaderboard", "add", "runs", "--out", "other")
+    assert refused.returncode == 1
+    assert refused.stderr.count("it is of --limit, on some documents of a dataset") == 2
 
 
 @pytest.mark.parametrize(

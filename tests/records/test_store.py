@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from xmcbench.errors import StorageError
 from xmcbench.metrics import TruePairs
 from xmcbench.processes.process_tree import new_mark
 from xmcbench.records import Store
+from xmcbench.records.packing import pack
 from xmcbench.records.ranks import Truth
 from xmcbench.records.record import RanksFacts
 from xmcbench.storage import locks, temporary
@@ -108,6 +110,30 @@ def test_a_result_whose_files_cannot_be_written_replaces_nothing(full_disk):
     full_disk("xmcbench.storage.atomic.os.fsync")
 
 
+@pytest.mark.parametrize("done", range(5))
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "own"])
+def test_a_record_is_never_beside_predictions_of_another(staged_result, monkeypatch, packed, done):
+    """``done``: moves before the kill. A packed record stays until the next one is packed."""
+    store, staged, better = staged_result
+    if packed:
+        assert pack(store) == 1
+    moves = []
+
+    def kill(source, target):
+        if len(moves) == done:
+            raise KeyboardInterrupt
+        moves.append(target)
+        os.replace(source, target)
+
+    monkeypatch.setattr("xmcbench.records.store.move", kill)
+    with suppress(KeyboardInterrupt):
+        store.write(better, staged)
+    found, predictions = Store(store.root).find(better.cell), store.predictions_path(better.cell)
+    if found is not None and predictions.exists():
+        assert predictions.read_text() == str(found.metrics["self"].values["P@1"])
+    assert found is not None or not packed
+
+
 def test_whoever_is_killed_between_the_files_leaves_a_cell_that_runs_again(staged_result, monkeypatch):
     store, staged, better = staged_result
     monkeypatch.setattr("xmcbench.records.store.move", raising(KeyboardInterrupt()))
@@ -151,6 +177,17 @@ def test_a_disk_that_is_full_when_results_move_replaces_nothing(staged_result, f
     assert store.write(better, staged) == store.find(better.cell)
     assert files_of(store, better.cell) == ["0.6", "0.6"]
     assert not list(memory.rglob("*.tmp"))
+
+
+def test_a_copy_in_the_place_of_another_cell_is_not_its_record(tmp_path, record):
+    """A run showed the figures of another seed."""
+    store = Store(tmp_path)
+    one, other = (store.write(record(seed=seed)) for seed in (0, 1))
+    shutil.copy(store.record_path(one.cell), store.record_path(other.cell))
+    for look in (store.find, store.sound):
+        assert look(one.cell) == one
+        with pytest.raises(StorageError, match="holds a record that belongs at .*s0.*is it a copy"):
+            look(other.cell)
 
 
 def test_links_that_lead_in_a_circle(tmp_path, record):

@@ -188,8 +188,10 @@ SECRETS = {
     "DB_PASSWORD": "5",
     "github_token": "6",
     "TOKEN": "7",
+    "PGPASSWORD": "8",
+    "APIKEY": "8",
 }
-OTHERS = {"TOKENIZERS_PARALLELISM": "false", "MONKEY": "8", "KEYBOARD": "9", "OMP_NUM_THREADS": "1"}
+OTHERS = {"TOKENIZERS_PARALLELISM": "false", "KEYS": "8", "KEYBOARD": "9", "OMP_NUM_THREADS": "1"}
 
 SEEN = """
     import os

@@ -72,6 +72,13 @@ def test_a_ranking_is_that_of_its_pairs(part):
     assert Frequent.trained == 3
 
 
+def test_a_ranking_may_be_larger_than_files_of_others(part, monkeypatch):
+    monkeypatch.setattr("xmcbench.topk._ROWS", 1)
+    monkeypatch.setattr("xmcbench.storage.arrays.ARRAYS", 24)  # one of its two rows
+    texts = (*TEXTS[:2], Texts.from_lists(["c", "d"]))
+    assert part(Frequent).ranking(texts, make_pairs(1), 3)[0].indices.tolist() == [[1, 0, 2]] * 2
+
+
 def test_pairs_that_a_part_does_not_look_at_do_not_count(part):
     one = part(Blind)
     for pairs in (make_pairs(0), make_pairs(1), None):
@@ -90,6 +97,10 @@ def test_a_finished_cell_leaves_its_ranking(part, tmp_path):
     assert one.ranking(TEXTS, make_pairs(0), 3)[0].indices.tolist() == [[1, 2, 0]]
     assert one.outer.artifacts.reused_s == 7.0
     assert one.ranking(TEXTS, make_pairs(2), 3)[0].indices[0, 0] == 2  # another cell
+    # Run again, by force, a method whose scores no seed decides.
+    TopK.from_scores(np.array([[9.0, 5.0, 1.0]]), 3).save(tmp_path / "again.npz")
+    keep_ranking(ranking_key("part", method, TEXTS, make_pairs(0), 3, 0), method, tmp_path / "again.npz", 7.0)
+    assert one.ranking(TEXTS, make_pairs(0), 3)[0].indices.tolist() == [[0, 1, 2]]
 
 
 def test_a_ranking_is_copied_where_files_cannot_be_linked(part, tmp_path, monkeypatch):

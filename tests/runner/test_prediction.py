@@ -278,6 +278,12 @@ def test_a_method_is_asked_for_new_texts(asked, k):
     assert not [*asked.store.root.rglob("*.json")], "nothing is recorded"
 
 
+def test_predictions_may_be_larger_than_files_of_others(asked, monkeypatch):
+    monkeypatch.setattr("xmcbench.topk._ROWS", 1)
+    monkeypatch.setattr("xmcbench.storage.arrays.ARRAYS", 8 * 200)  # one of its two rows of 200 labels
+    assert asked("lengths", 200).indices[:, 0].tolist() == [2, 5]
+
+
 def test_nothing_that_is_made_of_the_texts_is_kept(asked):
     """Of built-in methods, whose rankings others may use, and of methods that have them made."""
     asked("tfidf", 3)

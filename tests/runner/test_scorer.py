@@ -120,12 +120,23 @@ def test_a_process_that_ends_is_said_and_replaced(cell, store):
     predict(store, cell())
     with Scorer() as scorer:
         assert scorer.score(cell(), store.root, SAMPLE, 117)
+        scorer._process.send_signal(signal.SIGSTOP)
+        scorer.begin(cell(), store.root, SAMPLE, 117)
         scorer._process.send_signal(signal.SIGKILL)
         with pytest.raises(StorageError, match="the scoring process ended with exit code -9"):
-            scorer.score(cell(), store.root, SAMPLE, 117)
+            scorer.answer()
         assert scorer.score(cell(), store.root, SAMPLE, 117)
         pid = scorer._process.pid
     assert not psutil.pid_exists(pid)
+
+
+def test_a_process_that_ended_between_two_cells_costs_neither_its_result(cell, store):
+    predict(store, cell())
+    with Scorer() as scorer:
+        first = scorer.score(cell(), store.root, SAMPLE, 117)
+        scorer._process.send_signal(signal.SIGKILL)
+        scorer._process.wait()
+        assert scorer.score(cell(), store.root, SAMPLE, 117) == first
 
 
 def test_whatever_goes_wrong_in_the_process_is_an_answer(cell, store):

@@ -431,6 +431,18 @@ def test_what_is_made_with_pairs_is_in_the_folder_of_its_training(tmp_path):
     assert [file.stat().st_nlink for file in tmp_path.rglob("file")].count(1) == 2
 
 
+def test_a_result_takes_the_place_of_another_one(tmp_path):
+    store = Artifacts(tmp_path)
+    for content, cost in ((b"1", 1.0), (b"1", 2.0), (b"2", 3.0)):
+        store.put("kind", {}, write(x=content), cost, own=True)
+        folder = store.get("kind", {}, write(x=b"0"), own=True)
+        assert (folder / "x").read_bytes() == content
+        assert json.loads((folder / "cost.json").read_text())["wall_s"] == {2.0: 1.0}.get(cost, cost)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == sorted(
+        ["kind", folder.name, f"{folder.name}.lock", "cost.json", "x"]
+    )
+
+
 def test_a_store_of_its_own_has_one_place_for_everything(tmp_path):
     """As in a script."""
     store = Artifacts(tmp_path)

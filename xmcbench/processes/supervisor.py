@@ -194,7 +194,7 @@ def _share(process: psutil.Process) -> int:
         return int(process.memory_info().rss)
 
 
-_SECRET = re.compile(r"(.*_)?(TOKEN|KEY|SECRET|PASSWORD)", re.IGNORECASE)
+_SECRET = re.compile(r".*(TOKEN|KEY|SECRET|PASSWORD)", re.IGNORECASE)
 
 
 def without_secrets(named: Iterable[str] = ()) -> dict[str, str]:

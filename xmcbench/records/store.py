@@ -99,9 +99,17 @@ class Store(Layout):
         return sorted(self.root.glob(".*.tmp"))
 
     def find(self, cell: Cell) -> Record | None:
-        """The cell's record, or None. A file of its own takes precedence over a packed record."""
+        """The cell's record, or None. A file of its own takes precedence over a packed record.
+
+        Raises StorageError for a file that cannot be read, or that holds the record of another cell.
+        """
         # In this order: packing writes the line, then removes the file.
-        return _read(self.record_path(cell)) or self._find_packed(cell)
+        path = self.record_path(cell)
+        record = _read(path)
+        if record is None:
+            return self._find_packed(cell)
+        self.check_place(path, record)
+        return record
 
     def sound(self, cell: Cell) -> Record | None:
         """The cell's record; None where it is damaged too, because then it has no result that could be lost."""
@@ -152,21 +160,24 @@ class Store(Layout):
     def _take_over(self, record: Record, staged: Store) -> None:
         cell = record.cell
         write_json(staged.record_path(cell), as_json(record))  # a full disk is found before anything is replaced
-        moved = [(staged.predictions_path(cell), self.predictions_path(cell))]
+        predictions = self.predictions_path(cell)
+        moved = []
         if record.ranks is not None:
             moved += [(staged.ranks_path(cell), self.ranks_path(cell))]
             truth = record.ranks.truth_sha256
             if not self._has_truth(cell.dataset, truth):
                 moved += [(staged.truth_path(cell.dataset, truth), self.truth_path(cell.dataset, truth))]
-        moved += [(staged.record_path(cell), self.record_path(cell))]
+        moved += [(staged.record_path(cell), self.record_path(cell)), (staged.predictions_path(cell), predictions)]
         for _, target in moved:
             make_folder(target.parent)
         try:
             with ExitStack() as stack:
                 # Folders may be on other disks, which may be full: all files are there before any is replaced.
                 near = [(stack.enter_context(on_disk_of(target, source)), target) for source, target in moved]
-                # A process killed between the moves leaves a cell that runs again, never a record beside other files.
+                # A process killed between the moves leaves a cell that runs again, or a record without predictions: a
+                # packed one stays until the new one is there. Never is one beside the predictions of another.
                 self.record_path(cell).unlink(missing_ok=True)
+                predictions.unlink(missing_ok=True)
                 for file, target in near:
                     move(file, target)
         except OSError as error:

@@ -5,6 +5,7 @@ Times, memory and hardware cannot be checked.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,9 +22,12 @@ from xmcbench.setting import draw
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
+    from xmcbench.parameters import Parameter
 
 #: Sums over rows may differ in the last digits between two builds of numpy.
 _TOLERANCE = 1e-9
+#: What a cell has for a file or a folder.
+_CONTENT = re.compile("sha256:[0-9a-f]{64}")
 
 
 def audit(record: Record, store: Store, dataset: Dataset, source: str, registry: Registry, scorer: Scorer) -> None:
@@ -66,6 +70,15 @@ def audit(record: Record, store: Store, dataset: Dataset, source: str, registry:
             raise StorageError(f"its {where} is {one}, but its predictions give {other}")
 
 
+def _can_name(given: str, value: object, parameter: Parameter | None) -> bool:
+    """Return whether a parameter may be given so where the cell has this value: see ``method.contents``."""
+    if parameter is None or parameter.kind != "str" or parameter.choices or not isinstance(value, str):
+        return False
+    # The content of a file is no default: its row says that it was given.
+    is_content = _CONTENT.fullmatch(value) is not None and given != parameter.default
+    return is_content or value.startswith(f"{given}@")
+
+
 def _check_method(record: Record, registry: Registry) -> None:
     name, said = record.cell.method, record.method
     known = {entry.name: entry for entry in registry}
@@ -76,6 +89,13 @@ def _check_method(record: Record, registry: Registry) -> None:
     for field, value in follows.items():
         if getattr(said, field) != value:
             raise StorageError(f"its method's {field} is {getattr(said, field)!r}, and that of {name} is {value!r}")
+    for parameter, given in said.names.items():
+        value = record.cell.parameters.get(parameter)
+        if not _can_name(given, value, method.parameters.get(parameter)):
+            raise StorageError(
+                f"its cell has {value!r} for {parameter}, which {given!r} cannot name",
+                "a name stands for the content of a file or folder, or for a revision of a model",
+            )
     possible = variants(known[name], record.values)
     if said.variant not in possible:
         raise StorageError(f"its variant is {said.variant!r}, but its parameters give {possible[0]!r}")

@@ -95,7 +95,9 @@ class Part:
             key["parts"] = [values for _, values in inner]
         with self.outer.artifacts.of_part(training_name(self.name, cell_parameters(method))):
             folder = self.outer.artifacts.get(_KIND, key, build, uses=tuple(kind for kind, _ in used), own=True)
-        return TopK.load(folder / _RANKING), json.loads((folder / _NOTES).read_text())
+        # In parts: the limit of a file that is read as a whole is not for one's own.
+        found = TopK.joined(TopK.load_parts(folder / _RANKING), k, len(texts[2]))
+        return found, json.loads((folder / _NOTES).read_text())
 
     def save(self, folder: Path, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None) -> None:
         """Train the part, and write what training has made into a new folder, for ``open``. Raises as the part does."""

@@ -75,8 +75,10 @@ def predict_texts(planned: PlannedCell, target: Target, texts: Texts, k: int, mo
         if status != "ok":
             log = _keep_log(task.log, planned, store) if store is target.store else None
             raise MethodError(f"{planned.name}: {reason}", f"log: {log}" if log else "")
-        predictions = TopK.load(staged.predictions_path(planned.cell))
-        predictions.check(len(texts), depth, planned.dataset.label_corpus.rows)
+        # In parts: the limit of a file that is read as a whole is not for one's own.
+        parts = TopK.load_parts(staged.predictions_path(planned.cell))
+        checked = TopK.check_parts(parts, len(texts), depth, planned.dataset.label_corpus.rows)
+        predictions = TopK.joined(checked, depth, len(texts))
         return TopK(predictions.indices[:, :k], predictions.scores[:, :k])
 
 

@@ -135,6 +135,8 @@ class Scorer:
 
     def _send(self, request: _Request) -> None:
         self.is_busy = True
+        if self._process is not None and self._process.poll() is not None:  # it has ended since its last answer
+            self._end()
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "xmcbench.runner.scorer", str(os.getpid())],

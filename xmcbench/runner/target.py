@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,16 +30,20 @@ HERE = "local"
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one cell: wall seconds, and GiB of memory for its process and its children."""
+    """The limits of one cell: wall seconds, and GiB of memory for its process and its children; None, or infinity, for
+    no limit."""
 
     time_s: float | None = None
     memory_gib: float | None = None
 
     def __post_init__(self) -> None:
         """Raise UsageError for a limit that is not above 0, or more than any machine has."""
-        limits = {"time limit": (self.time_s, "use inf"), "memory limit": (self.memory_gib, "leave it out")}
-        for name, (limit, none) in limits.items():
-            if limit is not None and not 0 < limit <= _MOST:
+        limits = {"time_s": ("time limit", "use inf"), "memory_gib": ("memory limit", "leave it out")}
+        for attribute, (name, none) in limits.items():
+            limit = getattr(self, attribute)
+            if limit == math.inf:
+                object.__setattr__(self, attribute, None)
+            elif limit is not None and not 0 < limit <= _MOST:
                 message = f"a {name} of {limit:g} is not above 0 and at most {_MOST:g}"
                 raise UsageError(message, f"{none} for no limit")
 

@@ -109,12 +109,17 @@ def discard_damaged(folder: Path) -> None:
         return
     damage = find_damage(folder)
     print(f"xmcbench: {folder} is damaged and will be regenerated: {visible(damage)}", file=sys.stderr)
-    aside = folder.with_name(temporary_name(folder.name))  # swept if we are killed
     try:
-        os.replace(folder, aside)  # its users keep the files that they have open
+        discard(folder)
     except OSError as error:
         hint = f"it cannot be removed ({error}): delete it"
         raise StorageError(f"the artifact {folder} is damaged: {damage}", hint) from error
+
+
+def discard(folder: Path) -> None:
+    """Remove an artifact; its users keep the files that they have open. Raises OSError."""
+    aside = folder.with_name(temporary_name(folder.name))  # swept if we are killed
+    os.replace(folder, aside)
     shutil.rmtree(aside, ignore_errors=True)
 
 

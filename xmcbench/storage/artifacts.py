@@ -14,7 +14,7 @@ from xmcbench.environment import package_versions
 from xmcbench.errors import StorageError
 from xmcbench.storage import artifact_store
 from xmcbench.storage.artifact_store import COST, UNFINISHED, check_kind, find_damage, name_artifact, read_cost
-from xmcbench.storage.atomic import atomic_folder
+from xmcbench.storage.atomic import atomic_folder, writing
 from xmcbench.storage.canonical import canonical_json, sha256_json
 from xmcbench.storage.locks import CLAIM, Claim, hold_shared
 from xmcbench.storage.source import source_of
@@ -120,16 +120,24 @@ class Artifacts:
         uses: tuple[object, ...] = (),
         own: bool = False,
     ) -> None:
-        """Keep a result that was made anyway, for later calls of ``get``, unless it is there. Raises StorageError.
+        """Keep a result that was made anyway, for later calls of ``get``; another one that is there gives way to it.
 
         write: fills the folder; it stands in the module of the ``build`` that ``get`` is called with. wall_s: its cost.
+        Raises StorageError.
         """
         if self._is_single_use(identity):
             return
         key = _with_code(identity, write, *uses)
         folder = self._folder(kind, key, own)
-        if read_cost(folder) is None:
-            with closing(hold_shared(folder.with_suffix(".lock"))):
+        with closing(hold_shared(folder.with_suffix(".lock"))):
+            there = read_cost(folder)
+            if there is not None:
+                with writing(folder), folder_in(folder.parent) as made:
+                    write(made)
+                    if artifact_store.sum_files(made) != there.files:
+                        artifact_store.discard(folder)
+                        there = None
+            if there is None:
                 self._make(folder, key, write, wall_s)
         self.used.append(name_artifact(folder, self.root))
 

@@ -17,7 +17,7 @@ from xmcbench.storage.reading import read_text
 
 #: A file changed less than this many seconds ago could change again within the resolution of its time stamp.
 _SETTLED_S = 2.0
-#: Most files of a folder: a model has a dozen.
+#: Most files, and most folders, of a folder: a model has a dozen.
 _MOST_FILES = 10_000
 
 
@@ -53,19 +53,22 @@ def fingerprint(*paths: Path) -> str:
 def fingerprint_folder(folder: Path) -> str:
     """Return the SHA-256 (hex) over the paths and the contents of all files below a folder, hidden ones left out.
 
-    Raises DataError when one cannot be read, UsageError for more than 10,000 files.
+    Raises DataError when one cannot be read, UsageError for more than 10,000 files or folders.
     """
     files: list[Path] = []
-    seen = set()
+    above: dict[str, set[str]] = {}  # folder -> the real paths of it and of those that lead to it
     for parent, below, names in os.walk(folder, followlinks=True):
-        real = os.path.realpath(parent)
-        below[:] = [name for name in below if not name.startswith(".") and real not in seen]
-        if real not in seen:  # else a link to a folder above it
-            seen.add(real)
-            shown = (os.path.join(parent, name) for name in names if not name.startswith("."))
-            files += map(Path, filter(os.path.isfile, shown))
-        if len(files) > _MOST_FILES:
-            raise UsageError(f"{folder} has more than {_MOST_FILES:,} files", "name a folder of a single model")
+        real, before = os.path.realpath(parent), above.get(os.path.dirname(parent), set())
+        if real in before:  # a link to a folder above it
+            below.clear()
+            continue
+        above[parent] = before | {real}
+        below[:] = [name for name in below if not name.startswith(".")]
+        shown = (os.path.join(parent, name) for name in names if not name.startswith("."))
+        files += map(Path, filter(os.path.isfile, shown))
+        if max(len(files), len(above)) > _MOST_FILES:
+            message = f"{folder} has more than {_MOST_FILES:,} files or folders"
+            raise UsageError(message, "name a folder of a single model")
     return sha256_json([[file.relative_to(folder).as_posix(), fingerprint(file)] for file in sorted(files)])
 
 
