@@ -249,3 +249,11 @@ def test_tables_in_a_form_that_annif_does_not_have_are_read_beside_a_vocabulary(
             parquet(folder / f"{name}.parquet", {key: [row[key] for row in ROWS] for key in ROWS[0]})
             (folder / f"{name}.json").unlink()
     assert [*load_dataset(folder).labels] == ["tea", "a cup"]
+
+
+def test_an_index_without_a_name_is_the_content_of_nothing(made):
+    """As ``to_csv`` of pandas writes it: a role without a column read the column with the empty name."""
+    train, labels = ",title,labels\n0,red car,car\n1,blue bike,bike\n", ",uid,text\n0,car,a car\n1,bike,a bike\n"
+    dataset = load_dataset(made({"train.csv": train, "test.csv": train, "labels.csv": labels}))
+    assert [*dataset.train] == ["red car", "blue bike"]
+    assert ([*dataset.labels], dataset.labels.details) == (["a car", "a bike"], {})

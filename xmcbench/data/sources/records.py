@@ -61,7 +61,7 @@ class Record(NamedTuple):
 
     def text(self, column: str | None, required: bool = False) -> str:
         """The text in a column: an integer's digits, an empty text for nothing. Raises DataError if one is required."""
-        value = self._decode(column or "", self.cells.get(column or ""))
+        value = self._cell(column)
         if value is None and required:
             raise self.error(f"{column} is missing", f'a row looks like {{"{column}": "...", ...}}')
         if isinstance(value, int) and not isinstance(value, bool):
@@ -89,9 +89,9 @@ class Record(NamedTuple):
 
     def values(self, column: str | None, separator: str) -> list[object]:
         """The values in a column: a list, a JSON list as text, or a text with a separator. Raises DataError."""
-        value = self._decode(column or "", self.cells.get(column or ""))
+        value = self._cell(column)
         if isinstance(value, list):
-            return [self._decode(column or "", item) for item in value]
+            return [self._decode(column, item) for item in value]
         if not isinstance(value, str):
             return [] if value is None else [value]
         text = value.strip()
@@ -105,7 +105,11 @@ class Record(NamedTuple):
             raise self.error(f"{column} is {text[:40]!r}, which is not a JSON list", hint)
         return [word for part in value.split(separator) if (word := part.strip())]
 
-    def _decode(self, column: str, value: object) -> object:
+    def _cell(self, column: str | None) -> object:
+        """The value in a column; nothing without one: a column may have the empty name, as the index of pandas has."""
+        return None if column is None else self._decode(column, self.cells.get(column))
+
+    def _decode(self, column: str | None, value: object) -> object:
         """Return a value, or the text that bytes are: some programs write Parquet files without the type of texts."""
         try:
             return value.decode() if isinstance(value, bytes) else value

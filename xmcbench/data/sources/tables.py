@@ -230,8 +230,10 @@ class _Tables:
         columns = self._columns(files)
         column = LabelColumn(columns.labels or "", columns.separator, bool(self._labels))
         for row, record in enumerate(read_records(files, columns.names())):
-            column.add(record)
-            labels = self._labels_of(columns, record) if columns.labels else []
+            labels = []
+            if columns.labels:
+                column.add(record)
+                labels = self._labels_of(columns, record)
             if unknown := [label for label in labels if label not in self._ids]:
                 hint = f"labels are uids of {self._labels[0].name}" if self._labels else ""
                 raise record.error(f"there is no label {unknown[0][:60]!r}", hint)
