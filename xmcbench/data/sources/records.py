@@ -17,7 +17,7 @@ from xmcbench.data.text_files import at, atomic_gzip, number_lines, strip_marks,
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import format_count
 from xmcbench.storage.atomic import atomic_file
-from xmcbench.storage.reading import LINE, raise_limit
+from xmcbench.storage.reading import FLAG, LINE, raise_limit
 
 #: The tables that are read, by suffix; those of text also gzipped. Arrow files are what `datasets` keeps.
 _TEXT = (".csv", ".tsv", ".jsonl", ".json")
@@ -152,7 +152,8 @@ def columns_of(paths: Sequence[Path]) -> list[str]:
 
 def read_csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
     """Every row below the header of delimited text; without quotes where a tab is the delimiter. Raises DataError."""
-    csv.field_size_limit(raise_limit(LINE))  # of the whole process; the default is 128 KiB
+    limit = raise_limit(LINE)
+    csv.field_size_limit(limit)  # of the whole process; the default is 128 KiB
     is_tsv, line = delimiter == "\t", 0
     quoting: Literal[0, 3] = csv.QUOTE_NONE if is_tsv else csv.QUOTE_MINIMAL
 
@@ -181,6 +182,9 @@ def read_csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
     except csv.Error as error:
         if "new-line character" in str(error):  # a carriage return that no line feed follows
             raise text_files.lone_return(path, line) from None
+        if "field limit" in str(error):
+            hint = f"{FLAG} {(limit >> 30) + 1} raises the limit"
+            raise at(path, line, f"has a cell of more than {limit:,} characters", hint) from None
         hint = "a cell that begins with a quotation mark ends with one; within it, quotation marks are doubled"
         raise at(path, line, f"is not {'TSV' if is_tsv else 'CSV'}: {error}", "" if is_tsv else hint) from None
 
