@@ -221,6 +221,14 @@ def _find_named(place: Place) -> Listing | None:
     return found if has_data or not place.path.exists() else None
 
 
+def reference_to_whole(reference: str | Path) -> str | Path:
+    """The reference to a dataset without the options that choose some of its documents, or others."""
+    options = place_of(reference).options
+    for option in (name for name in (DEV, "limit", "documents") if name in options):
+        reference = without(str(reference), option)
+    return reference
+
+
 def load_dataset(name_or_place: str | Path) -> Dataset:
     """Load a dataset by name, or from any place in a layout that xmcbench knows.
 
