@@ -132,14 +132,18 @@ def without_empty(table: pa.Table) -> pa.Table:
 
 
 def label_digest(table: pa.Table) -> str:
-    """Return the SHA-256 of titles and details; without details, that of the titles."""
+    """Return the SHA-256 of titles and details; without details, that of the titles.
+
+    Where labels have parents, it covers the uids too, which say which labels these are.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     parts = [text_digest(table)]
-    for name in (name for name in COLUMNS if name in table.column_names):
+    names = [name for name in COLUMNS if name in table.column_names]
+    for name in [*names, "uid"] if "parents" in names else names:
         column = table[name]
-        if name != "description":
+        if name in ("alternatives", "parents"):
             lengths = arrow.to_numpy(pc.list_value_length(column).combine_chunks())
             parts.append(hashlib.sha256(lengths.astype("<i8").tobytes()).hexdigest())
             column = pc.list_flatten(column)

@@ -172,3 +172,10 @@ def test_a_derived_dataset_is_verified_with_its_source(exported, monkeypatch, tm
 def test_what_is_not_here_cannot_be_verified():
     with pytest.raises(DataError, match="not on this machine"):
         verify("lf-wikipedia-500k")
+
+
+@pytest.mark.parametrize("option", ["dev=0.5", "limit=1", "documents=lf-debian-20k", "dev=0.5&limit=1"])
+def test_all_documents_are_verified_whichever_are_chosen(exported, option):
+    card = exported / "card.toml"
+    card.write_text(card.read_text().replace("train_pairs = 3", "train_pairs = 4"))
+    assert verify(f"{exported}?{option}") == ["Tea Things: train_pairs is 3, but the card says 4"]

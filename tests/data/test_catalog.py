@@ -181,3 +181,29 @@ def test_without_a_default_a_dataset_must_be_named(root, monkeypatch):
     (root / "tea" / "card.toml").write_text(CARD)
     with pytest.raises(UsageError, match=r"no dataset is given \(--dataset NAME\|FOLDER"):
         default_dataset()
+
+
+def test_two_cards_of_one_name_are_not_taken_for_each_other(root):
+    """As where the card of another dataset was copied; also of a derived dataset, which has no data of its own."""
+    for folder in ("mine", "copy"):
+        (root / folder).mkdir()
+        (root / folder / "card.toml").write_text(CARD)
+    assert _find("tea-3").problem == f"{root / 'copy'} and mine beside it have the same name tea-3: rename one"
+    with pytest.raises(DataError, match="rename one"):
+        load_dataset("tea-3")
+
+
+@pytest.mark.parametrize("source", ["tea-3", "Tea-3", "TEA-3", "green leaves"])
+def test_the_source_of_a_derived_dataset_is_found_in_any_case(root, write_folder, source):
+    card = CARD.replace('"Tea-3"', '"Green leaves"') if "green" in source else CARD
+    shutil.move(write_folder(card__toml=card), root / "anything")
+    (root / "few").mkdir()
+    (root / "few" / "card.toml").write_text(
+        f'name = "Few"\nslug = "few"\n[derive]\nfrom = "{source}"\nlabels = 2\nseed = 0\n'
+    )
+    assert load_dataset("few").counts()["labels"] == 2
+
+
+def test_the_home_of_an_unknown_user_is_a_folder_that_does_not_exist(monkeypatch):
+    monkeypatch.setenv("XMCBENCH_DATASETS", "~nosuchuser/x")
+    assert _find("lf-debian-20k").place

@@ -136,3 +136,18 @@ def test_reading_texts_imports_no_scipy(write_folder):
         "sys.exit('scipy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", check, write_folder()], check=False).returncode == 0
+
+
+def test_a_link_of_another_name_is_another_file(tmp_path, monkeypatch):
+    """git-annex, DVC and the cache of the hub keep files under other names, and link to them."""
+    monkeypatch.setattr("xmcbench.storage.fingerprint._SETTLED_S", -1)
+    for name in ("one", "other"):
+        (tmp_path / name).write_text(name)
+    links = [tmp_path / "a", tmp_path / "b"]
+    for link, target in zip(links, ("one", "other"), strict=True):
+        link.symlink_to(target)
+    before = fingerprint(*links)
+    links[1].rename(tmp_path / "c")
+    assert fingerprint(links[0], tmp_path / "c") != before
+    (tmp_path / "c").rename(links[1])
+    assert fingerprint(*links) == before

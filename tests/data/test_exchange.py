@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from scipy.sparse import load_npz
 
 from xmcbench.data import export, load_dataset, verify
+from xmcbench.data.card import Card, Derivation
+from xmcbench.data.opening import derive
 from xmcbench.data.sources.xc_raw import write_instances, write_labels
 from xmcbench.data.xc_matrix import read_matrix
 from xmcbench.errors import DataError, UnknownName, UsageError
@@ -150,14 +152,61 @@ def test_the_filter_of_something_else_is_not_left_beside_a_dataset(write_folder,
     out.mkdir()
     content = b"0 0\n"
     (out / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    with pytest.raises(UsageError, match=f"{re.escape(name)} would be taken for the filter of tea-things"):
+    with pytest.raises(UsageError, match=f"out/{re.escape(name)} would be taken for a part of the new dataset"):
         export(load_dataset(write_folder("tea-things")), out, "xc", force=True)
     assert [path.name for path in out.iterdir()] == [name]
     filtered = load_dataset(write_folder("filtered", filter_labels_test__txt="1 0\n"))
-    if name == "filter_labels_test.txt":
+    if name.endswith(".gz"):
+        with pytest.raises(UsageError, match="would be taken for a part"):
+            export(filtered, out, "xc", force=True)
+    else:
         export(filtered, out, "xc", force=True)
         assert load_dataset(out).filter("file").nnz == 1
-        assert (out / name).read_bytes() != content
-    else:
-        with pytest.raises(UsageError, match="would be taken for the filter"):
-            export(filtered, out, "xc", force=True)
+        assert ((out / name).read_bytes() == content) == (name == "tst_filter_labels.txt")
+
+
+def _rows(number, prefix):
+    """Instances of the raw layout; without a prefix, their uids are row numbers."""
+    return [{"uid": f"{prefix}{row}", "title": f"{number} tea {row}", "target_ind": [row % 2]} for row in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "taken"),
+    [
+        ("xc", "maclr", r"(lbl|trn|tst)\.json\.gz"),
+        ("xc", "pecos", r"(lbl|trn|tst)\.json\.gz"),
+        ("maclr", "xc", r"all_pairs\.txt"),
+        ("pecos", "pecos", r"(X\.trn|X\.tst|output-items)\.uids\.txt"),
+        ("xc-lines", "xc-lines", r"(trn_X|tst_X|Y)\.uids\.txt"),
+    ],
+)
+def test_files_of_an_earlier_dataset_are_not_taken_for_those_of_a_later_one(
+    write_folder, tmp_path, first, second, taken
+):
+    """Also with --force: they lie beside its own, and whoever reads the folder takes them."""
+    labels = [{"title": "one"}, {"title": "two"}]
+    named = [{"uid": f"l{row}", **label} for row, label in enumerate(labels)]
+    earlier = load_dataset(write_folder("earlier", trn=_rows(1, "a"), tst=_rows(2, "b"), lbl=named))
+    later = load_dataset(write_folder("later", trn=_rows(3, ""), tst=_rows(4, ""), lbl=labels))
+    out = tmp_path / "out"
+    export(earlier, out, first)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    with pytest.raises(UsageError, match=rf"{taken} would be taken for a part of the new dataset \(move it, or "):
+        export(later, out, second, force=True)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    export(earlier, out, first, force=True)
+    assert load_dataset(out).digest == earlier.digest
+
+
+def test_labels_without_uids_do_not_get_those_of_others_rows(write_folder, tmp_path):
+    """The rows of labels that were drawn have the numbers of others, which a reader would take for names."""
+    labels = [{"title": title} for title in ("one", "two", "three", "four", "five", "six")]
+    rows = [{"uid": str((row + 1) % 6), "title": f"tea {row}", "target_ind": [row]} for row in range(6)]
+    labels[0]["alternatives"] = ["first"]
+    folder = write_folder("mine", trn=rows, tst=rows, lbl=labels)
+    card = Card("few", "few", derive=Derivation("mine", seed=0, labels=3))
+    dataset = derive(load_dataset(folder), card)
+    for layout in ("xc", "csv"):
+        export(dataset, tmp_path / layout, layout)
+        copy = load_dataset(tmp_path / layout)
+        assert (copy.digest, copy.filters) == (dataset.digest, ("none",))

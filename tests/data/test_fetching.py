@@ -387,9 +387,14 @@ def test_other_bytes_than_at_the_first_fetch_are_an_error(sets, server, tmp_path
     fetch_data("tea", patience=QUICK)
     path = sets / "tea" / "X.trn.txt"
     good, lock = path.read_bytes(), (sets / "tea" / LOCK).read_bytes()
-    path.write_bytes(good.replace(b"tea", b"gin"))
+    changed = good.replace(b"tea", b"gin")
+    path.write_bytes(changed)
     assert verify("tea") == [f"{path} is not what was fetched first"]
-    fetch_data("tea", patience=QUICK)  # it is made good again
+    asked = len(server.asked)
+    with pytest.raises(UsageError, match=r"X\.trn\.txt was changed after it was fetched \(--force replaces it\)"):
+        fetch_data("tea", patience=QUICK)
+    assert (path.read_bytes(), len(server.asked)) == (changed, asked)
+    fetch_data("tea", force=True, patience=QUICK)  # it is made good again
     assert path.read_bytes() == good
     path.unlink()
     files = {name: bytes(content) for name, content in read_tar(server.content).items()}
@@ -425,6 +430,24 @@ def test_an_archive_that_cannot_be_used_is_not_kept(sets, server, tmp_path):
     assert [path.name for path in (sets / "tea").iterdir()] == ["card.toml"]
     server.content = good
     assert fetch_data("tea", patience=QUICK)
+
+
+def test_the_outermost_folder_of_an_archive_is_taken_and_two_are_refused(sets, server, tmp_path):
+    """In which order a file system lists them is no reason for one of them."""
+    files = {name.removeprefix("deep/Tea/"): content for name, content in read_tar(server.content).items()}
+    deep, other = ({f"{folder}/{name}": content for name, content in files.items()} for folder in ("a/Tea", "b"))
+    server.content = tar_of({**deep, **other})
+    assert fetch_data("tea", patience=QUICK)
+    server.content = tar_of({**deep, **{f"b/{name}": content for name, content in other.items()}})
+    with pytest.raises(DataError, match=r"downloaded for Tea has several datasets: a/Tea, b/b"):
+        fetch_data("tea", tmp_path / "out", patience=QUICK)
+
+
+def test_a_file_is_not_a_folder_to_fetch_into(sets, server, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"file already exists and is not a folder \(choose a new or empty folder\)"):
+        fetch_data("tea", tmp_path / "file", patience=QUICK)
+    assert server.asked == []
 
 
 def test_another_dataset_is_not_taken_for_this_one(sets, server, tmp_path):

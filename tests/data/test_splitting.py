@@ -190,13 +190,15 @@ def test_a_sample_is_a_part_of_a_larger_one_and_of_the_whole():
         assert (small.filter(kind) != whole.filter(kind)[rows]).nnz == 0
     with pytest.raises(UsageError, match="limit=0 is not a number of documents"):
         load_dataset("lf-debian-20k?limit=0")
-    assert len(load_dataset("lf-debian-20k?limit=1000000").test) == len(whole.test)
+    assert load_dataset("lf-debian-20k?limit=1000000").name == whole.name
 
 
 @pytest.fixture
 def tables(tmp_path):
     (tmp_path / "docs.csv").write_text("text,labels\nred tea,tea\na cup,cup\ngreen tea,tea\n")
-    (tmp_path / "docs.jsonl").write_text('{"text": "x y", "labels": ["x"]}\n{"text": "y z", "labels": ["z"]}\n')
+    (tmp_path / "docs.jsonl").write_text(
+        '{"text": "x y", "labels": ["x"]}\n{"text": "y z", "labels": ["z"]}\n{"text": "z", "labels": ["z"]}\n'
+    )
     return tmp_path
 
 
@@ -268,3 +270,17 @@ def test_texts_without_spaces_are_noted_with_a_hint(tmp_path, text, noted):
     (tmp_path / "docs.jsonl").write_text("\n".join(rows) + "\n")
     notes = load_dataset(tmp_path / "docs.jsonl").notes
     assert any("--set METHOD.analyzer=icu" in note for note in notes) is noted
+
+
+def test_a_limit_leaves_out_a_default_filter_that_removes_nothing(write_folder):
+    card = 'name = "Tea"\nslug = "tea"\nfilter = "self"\n'
+    rows = [{"uid": f"B{row}", "title": f"tea {row}", "target_ind": [0]} for row in range(1, 20)]
+    folder = write_folder(tst=rows, card__toml=card)
+    chosen = {number: load_dataset(f"{folder}?limit={number}") for number in (1, 18)}
+    assert chosen[18].choose_filter(None) == "self"
+    assert (chosen[1].filters, chosen[1].choose_filter(None)) == (("none",), "none")
+
+
+def test_a_limit_that_leaves_all_documents_changes_nothing(tables):
+    whole, same = (load_dataset(f"{tables / 'docs.csv'}{options}") for options in ("", "?limit=100"))
+    assert (same.name, same.digest, same.notes) == (whole.name, whole.digest, whole.notes)

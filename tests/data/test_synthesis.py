@@ -121,3 +121,13 @@ def test_a_card_without_counts_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path))
     with pytest.raises(DataError, match="does not say how many train there are"):
         imitate(tmp_path / "x", "bare")
+
+
+def test_another_shape_is_not_mixed_with_an_earlier_one(tmp_path):
+    """One is gzipped and has no filter, the other is not and has one: a reader would take files of both."""
+    synthesize(tmp_path / "plain", 8, 4)
+    with pytest.raises(UsageError, match=r"json\.gz would be taken for a part of the new dataset"):
+        imitate(tmp_path / "plain", "lf-amazon-131k", scale=0.0001, words=5, force=True)
+    imitate(tmp_path / "like", "lf-amazon-131k", scale=0.0001, words=5)
+    with pytest.raises(UsageError, match=r"filter_labels_test\.txt would be taken for a part of the new dataset"):
+        synthesize(tmp_path / "like", 8, 4, force=True)

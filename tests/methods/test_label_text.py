@@ -65,6 +65,13 @@ def test_a_thesaurus_gives_names_contents_and_parents(thesaurus):
     )
 
 
+def test_a_parent_without_a_uri_is_none(thesaurus):
+    """rdflib gives it another name each time, and so the dataset had another digest."""
+    vocabulary = thesaurus / "vocabulary.ttl"
+    vocabulary.write_text(vocabulary.read_text().replace("<http://a/old>", '[ skos:prefLabel "thing"@en ]', 1))
+    assert [*load_dataset(thesaurus).labels.parents] == [("http://a/vehicle",), (), ()]
+
+
 @pytest.mark.parametrize("name", ["xc", "maclr", "csv", "jsonl", "parquet"])
 def test_formats_keep_what_labels_carry(thesaurus, tmp_path, name):
     dataset = load_dataset(thesaurus)
@@ -123,6 +130,13 @@ def test_the_digest_covers_all_that_labels_carry_and_titles_alone_have_their_own
     assert {labels.titles_only().digest for labels in (*made, moved)} == {plain.digest}
     assert LabelTexts.with_details(titles, [Details(), Details()], uids).digest == plain.digest
     assert {read_labels(labels, "title").digest for labels in (*made, moved, plain)} == {plain.digest}
+
+
+def test_the_digest_covers_which_labels_are_the_parents():
+    details = [Details((), "", ("v",)), Details(), Details()]
+    one, other = (LabelTexts.with_details(["car", "vehicle", "tool"], details, uids) for uids in ("cvt", "ctv"))
+    assert [*read_labels(one, "parents")] != [*read_labels(other, "parents")]
+    assert one.digest != other.digest
 
 
 def test_what_is_read_of_a_label():

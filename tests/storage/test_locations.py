@@ -17,6 +17,7 @@ from xmcbench.storage.locations import cache_root
         ({"XDG_CACHE_HOME": "/x"}, Path("/x/xmcbench")),
         ({"XDG_CACHE_HOME": "/x", "XMCBENCH_CACHE": "/y"}, Path("/y")),
         ({"XMCBENCH_CACHE": "~/y"}, Path.home() / "y"),
+        ({"XMCBENCH_CACHE": "~nosuchuser/y"}, Path("~nosuchuser/y")),
         ({"XDG_CACHE_HOME": "", "XMCBENCH_CACHE": ""}, Path.home() / ".cache" / "xmcbench"),
     ],
 )

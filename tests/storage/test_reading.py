@@ -58,9 +58,10 @@ def test_the_limit_is_named_and_the_flag_raises_it(tmp_path, monkeypatch):
         read_bytes(path, 4999)
     monkeypatch.setenv(VARIABLE, "1")
     assert len(read_bytes(path, 10)) == 5000
-    monkeypatch.setenv(VARIABLE, "much")
-    with pytest.raises(UsageError, match="is 'much'"):
-        read_bytes(path)
+    for given in ("much", "-5", "0", "nan", "inf", "1e10"):
+        monkeypatch.setenv(VARIABLE, given)
+        with pytest.raises(UsageError, match=rf"{VARIABLE} is '{given}' \(a number of GiB, as {FLAG} takes\)"):
+            read_bytes(path)
 
 
 def test_a_byte_order_mark_is_not_text(tmp_path):

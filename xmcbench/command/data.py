@@ -156,11 +156,11 @@ def _fetch(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from xmcbench.data.catalog import locate
+    from xmcbench.data.catalog import locate, reference_to_whole
     from xmcbench.data.verification import examine
 
     reference = request.reference(arguments.name, arguments.columns)
-    verified, card = examine(reference), locate(reference).card
+    verified, card = examine(reference), locate(reference_to_whole(reference)).card
     bare = card is not None and not (card.files or card.counts or card.derive)
     good = "can be read; no card has counts or checksums to check it against" if bare else "matches its card"
     print("\n".join([*verified.facts, *(verified.findings or [f"{arguments.name} {good}"])]))

@@ -22,7 +22,7 @@ from xmcbench.command.terminal import inert_streams
 from xmcbench.errors import UnknownName, UsageError, XmcbenchError
 from xmcbench.output.escaping import visible
 from xmcbench.output.layout import limit_in_pipes
-from xmcbench.storage.reading import FLAG, VARIABLE
+from xmcbench.storage.reading import FLAG, VARIABLE, parse_gib
 
 #: The verbs, each a module of this package; the first line of its docstring is its line of help.
 VERBS = (
@@ -186,12 +186,9 @@ def _add_common(to: Parser, **options: Any) -> None:
 
 def _gib(text: str) -> float:
     try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1 << 20:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of GiB")
-    return value
+        return parse_gib(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _parse(words: list[str]) -> argparse.Namespace:

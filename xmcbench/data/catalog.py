@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,8 +46,8 @@ class Listing:
 
 def roots() -> list[Path]:
     """The folders that hold dataset folders: those in $XMCBENCH_DATASETS, then the one that comes with xmcbench."""
-    given = [Path(root).expanduser() for root in os.environ.get("XMCBENCH_DATASETS", "").split(os.pathsep) if root]
-    return [*given, *find_bundled()]
+    given = filter(None, os.environ.get("XMCBENCH_DATASETS", "").split(os.pathsep))
+    return [*(Path(os.path.expanduser(root)) for root in given), *find_bundled()]
 
 
 def find_bundled() -> list[Path]:
@@ -69,8 +70,15 @@ def known_datasets() -> list[Listing]:
     The card and the data of a dataset may be in different folders; the first of each in ``roots`` counts.
     """
     cards: dict[str, tuple[Card | None, str]] = {}
+    homes: dict[str, Path] = {}
     folders: dict[str, Path] = {}
     listed: list[Path] = []
+
+    def claim(slug: str, folder: Path, known: dict[str, Path]) -> None:
+        other = known.setdefault(slug, folder)
+        if other != folder and other.parent == folder.parent:
+            cards[slug] = (None, f"{other} and {folder.name} beside it have the same name {slug}: rename one")
+
     for root in roots():
         with suppress(OSError):  # a folder that may not be read holds nothing that could be used
             listed += filter(Path.is_dir, sorted(root.iterdir()))
@@ -81,21 +89,22 @@ def known_datasets() -> list[Listing]:
                 card = read_card(path)
                 slug = card.slug
                 cards.setdefault(slug, (card, ""))
+                claim(slug, folder, homes)
         except OSError:  # somebody else's, as on a shared disk
             continue
         except DataError as error:
             cards.setdefault(slug, (None, str(error)))
         if find_layout(Place(str(folder), folder)):
-            other = folders.setdefault(slug, folder)
-            if other != folder and other.parent == folder.parent:
-                cards[slug] = (None, f"{other} and {folder.name} beside it have the same name {slug}: rename one")
+            claim(slug, folder, folders)
     for slug, folder in folders.items():
         if slug not in cards:
             try:
                 cards[slug] = (bare_card(folder.name), "")
             except DataError as error:
                 cards[slug] = (None, str(error))
-    return [_make_listing(slug, *cards[slug], folders) for slug in sorted(cards)]
+    named = {card.name.casefold() for slug, (card, _) in cards.items() if card and slug in folders}
+    here = named | {slug.casefold() for slug in folders}
+    return [_make_listing(slug, *cards[slug], folders.get(slug), here) for slug in sorted(cards)]
 
 
 def bare_card(name: str) -> Card:
@@ -107,11 +116,12 @@ def bare_card(name: str) -> Card:
         raise DataError(what, "rename it, or add a card") from None
 
 
-def _make_listing(slug: str, card: Card | None, problem: str, folders: dict[str, Path]) -> Listing:
-    place = Place(str(folders[slug]), folders[slug]) if slug in folders else None
+def _make_listing(slug: str, card: Card | None, problem: str, folder: Path | None, here: Set[str]) -> Listing:
+    """here: what the datasets with data are called, in lower case."""
+    place = Place(str(folder), folder) if folder else None
     if card is None:
         return Listing(slug, slug, None, place, problem)
-    if place or (card.derive and card.derive.source in folders):
+    if place or (card.derive and card.derive.source.casefold() in here):
         return Listing(slug, card.name, card, place)
     problem, root = f"{card.name} is not on this machine", writable_root()
     if card.derive:
@@ -209,6 +219,14 @@ def _find_named(place: Place) -> Listing | None:
     # A card alone says nothing about a folder of that name, which has the data.
     has_data = found.place is not None or (found.card is not None and found.card.derive is not None)
     return found if has_data or not place.path.exists() else None
+
+
+def reference_to_whole(reference: str | Path) -> str | Path:
+    """The reference to a dataset without the options that choose some of its documents, or others."""
+    options = place_of(reference).options
+    for option in (name for name in (DEV, "limit", "documents") if name in options):
+        reference = without(str(reference), option)
+    return reference
 
 
 def load_dataset(name_or_place: str | Path) -> Dataset:

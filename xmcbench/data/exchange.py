@@ -9,24 +9,26 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from xmcbench.data.card import read_card, write_card
 from xmcbench.data.catalog import load_dataset
-from xmcbench.data.sources.finding import layouts
-from xmcbench.data.sources.source import TEST_FILTER, Content, Source
-from xmcbench.data.text_files import find_source
+from xmcbench.data.sources.finding import layouts, source_at
+from xmcbench.data.sources.source import TEST_FILTER, TRAIN_FILTER, Content, Place, Source
 from xmcbench.data.xc_matrix import write_filter
-from xmcbench.errors import DataError, UnknownName, UsageError
+from xmcbench.errors import DataError, UnknownName, UsageError, XmcbenchError
+from xmcbench.label_texts import LabelTexts
 from xmcbench.storage.atomic import writing
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.temporary import folder_in
+from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
     from xmcbench.data.dataset import Dataset
-    from xmcbench.texts import Texts
+
+_Texts = TypeVar("_Texts", bound=Texts)
 
 
 def formats() -> dict[str, type[Source]]:
@@ -40,8 +42,8 @@ def export(dataset: Dataset, out: Path, format: str, force: bool = False, flatte
     Returns the files; reading them gives the same dataset. flatten: make every run of white space in a text a space,
     where the format has one text per line, and leave out what labels carry besides their titles, where the format
     cannot hold it. Raises UnknownName for another format, UsageError if ``out`` has files (force: other files stay, and
-    files of the same names are replaced) or a filter of something else, and DataError if the format cannot hold the
-    data.
+    files of the same names are replaced) or some that would be taken for its own, and DataError if the format cannot
+    hold the data.
     """
     known = formats()
     if format not in known:
@@ -51,16 +53,16 @@ def export(dataset: Dataset, out: Path, format: str, force: bool = False, flatte
         able = ", ".join(name for name, layout in known.items() if layout.holds_details)
         hint = f"it fits into {able}; --flatten leaves it out"
         raise DataError(f"the format {format} cannot hold what labels of {dataset.name} carry: {carried}", hint)
-    left = find_source(out, *TEST_FILTER)
-    if left and ("file" not in dataset.filters or left.name != TEST_FILTER[0]):
-        raise UsageError(f"{left} would be taken for the filter of {dataset.name}", "move it, or choose another folder")
     # Uids that are no more than row numbers are those of the rows here: the rows of a test set that was drawn have the
     # numbers of others, which a reader would take for names.
     train, test = (
         texts if corpus.uids else _number_rows(texts)
         for texts, corpus in ((dataset.train, dataset.train_corpus), (dataset.test, dataset.test_corpus))
     )
-    content = Content(train, test, dataset.labels, dataset.train_pairs, dataset.test_pairs)
+    labels = dataset.labels
+    if not dataset.label_corpus.uids and "parents" not in labels.details:  # parents are uids
+        labels = _number_rows(labels)
+    content = Content(train, test, labels, dataset.train_pairs, dataset.test_pairs)
     with output_folder(out, force) as folder:
         known[format].write(content, folder, flatten)
         if "file" in dataset.filters:
@@ -73,14 +75,13 @@ def export(dataset: Dataset, out: Path, format: str, force: bool = False, flatte
     return [out / name for name in sorted([*files, Path("card.toml")])]
 
 
-def _number_rows(texts: Texts) -> Texts:
+def _number_rows(texts: _Texts) -> _Texts:
     import pyarrow as pa
 
-    from xmcbench.texts import Texts
-
+    own, details = (texts.titles_only(), texts.details) if isinstance(texts, LabelTexts) else (texts, {})
     numbers = pa.array(map(str, range(len(texts))), pa.large_string(), size=len(texts))
-    columns = {"uid": numbers, "title": texts.titles.to_arrow(), "content": texts.contents.to_arrow()}
-    return Texts(pa.table(columns), texts.digest)
+    columns = {"uid": numbers, "title": own.titles.to_arrow(), "content": own.contents.to_arrow(), **details}
+    return type(texts)(pa.table(columns), texts.digest)
 
 
 def convert(reference: str | Path, out: Path, force: bool = False) -> Dataset:
@@ -96,8 +97,8 @@ def output_folder(out: Path, force: bool = False, rebuild: bool = False) -> Iter
     """A folder to fill; when the block ends well, its files are put into ``out``, and nothing else there changes.
 
     rebuild: the files of an earlier build may be replaced, which the card in ``out`` lists with their checksums. force:
-    any file of the same name may be replaced. Raises UsageError for a folder that contains anything else, StorageError
-    if it cannot be written.
+    any file of the same name may be replaced. Raises UsageError for a folder that contains anything else, or, unless
+    rebuild, a file that would be read as one of the new dataset; StorageError if it cannot be written.
     """
     check_free(out, force, rebuild)
     target = out.absolute()
@@ -111,10 +112,39 @@ def output_folder(out: Path, force: bool = False, rebuild: bool = False) -> Iter
             # A folder that is there stays the same folder, even an empty one: someone may stand in it or have linked to
             # it. A card goes last, as it describes the other files.
             files = sorted(path for path in folder.rglob("*") if path.is_file())
+            if not rebuild:
+                _check_unmixed(folder, target)
             for path in sorted(files, key=lambda path: path.name == "card.toml"):
                 place = target / path.relative_to(folder)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 os.replace(path, place)
+
+
+def _check_unmixed(folder: Path, target: Path) -> None:
+    """Raise UsageError if a reader of ``target`` would take files there for some of the dataset in ``folder``.
+
+    Such as ``lbl.json.gz`` where ``lbl.json`` is new, uids of texts that have none, or a filter.
+    """
+    _link_others(target, folder)
+    place = Place(str(folder), folder)
+    try:
+        files = source_at(place).find_parts().files
+    except XmcbenchError:  # such as two tables of one name: a reader says so, and takes neither
+        return
+    for path in (*files, *filter(None, (place.find(*TEST_FILTER), place.find(*TRAIN_FILTER)))):
+        if not path.resolve().is_relative_to(folder.resolve()):
+            what = f"{target / os.path.relpath(path, folder)} would be taken for a part of the new dataset"
+            raise UsageError(what, "move it, or choose another folder")
+
+
+def _link_others(target: Path, folder: Path) -> None:
+    """Link what is in ``target`` and not in ``folder`` into that folder."""
+    for path in target.iterdir():
+        place = folder / path.name
+        if not place.exists():
+            place.symlink_to(path)
+        elif path.is_dir() and place.is_dir():
+            _link_others(path, place)
 
 
 def check_free(out: Path, force: bool = False, rebuild: bool = False) -> None:

@@ -6,6 +6,7 @@ The checksums of the first fetch are in ``fetch.lock`` beside the data. A later 
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -62,7 +63,7 @@ def fetch_data(
 
     Data that are there, and are those of ``fetch.lock``, are not fetched again. offline: open no connection. Raises
     DataError, saying where else to get them, where no download works or one brings other files than the first fetch;
-    UsageError for a folder with files of something else.
+    UsageError for a folder with files of something else, or with a file that was changed after it was fetched.
     """
     listing = find(slug)
     card = listing.card
@@ -72,6 +73,7 @@ def fetch_data(
     if root is None:
         raise UsageError("no dataset folder is writable", "--out FOLDER, or set $XMCBENCH_DATASETS")
     target = out or root / card.slug
+    check_free(target, force=True)  # it is no file
     if present := _present_files(card, target, force):
         return present
     if offline:
@@ -107,9 +109,32 @@ def _alone(place: Path, url: str) -> Iterator[None]:
 
 
 def _present_files(card: Card, folder: Path, force: bool) -> list[Path]:
-    """The files of this card that were fetched into a folder; none if one is missing or has other bytes."""
+    """The files of this card that were fetched into a folder; none if one is missing or, if forced, has other bytes.
+
+    Raises UsageError if one has other bytes, unless forced.
+    """
     lock = _lock_of(card, folder, force)
-    return [folder / name for name in lock.files] if lock and not lock.changes(folder) else []
+    if lock is None:
+        return []
+    changes = [folder / name for name in lock.changes(folder)]
+    if (own := next(filter(os.path.lexists, changes), None)) and not force:
+        raise UsageError(f"{own} was changed after it was fetched", "--force replaces it")
+    return [] if changes else [folder / name for name in lock.files]
+
+
+def _find_root(unpacked: Path, card: Card) -> Path:
+    """The outermost folder of an archive that has a layout. Raises DataError if there is none, or several."""
+    depths: dict[int, list[Path]] = {}
+    for path in (unpacked, *filter(Path.is_dir, unpacked.rglob("*"))):
+        depths.setdefault(len(path.parts), []).append(path)
+    for _, folders in sorted(depths.items()):
+        found = sorted(path for path in folders if find_layout(Place(str(path), path)))
+        if len(found) > 1:
+            names = ", ".join(path.relative_to(unpacked).as_posix() for path in found)
+            raise DataError(f"the archive that was downloaded for {card.name} has several datasets: {visible(names)}")
+        if found:
+            return found[0]
+    raise DataError(f"the archive that was downloaded for {card.name} has no layout that xmcbench knows")
 
 
 def _lock_of(card: Card, folder: Path, force: bool) -> Lock | None:
@@ -137,11 +162,7 @@ def _fetch(card: Card, url: str, archive: Path, target: Path, force: bool, patie
         with folder_in(target.absolute().parent) as temporary:
             with writing(temporary):
                 unpack(archive, temporary)
-            # The outermost folder that has a layout.
-            below = sorted((path for path in temporary.rglob("*") if path.is_dir()), key=lambda path: len(path.parts))
-            root = next((path for path in (temporary, *below) if find_layout(Place(str(path), path))), None)
-            if root is None:
-                raise DataError(f"the archive that was downloaded for {card.name} has no layout that xmcbench knows")
+            root = _find_root(temporary, card)
             # The card is ours, whatever the archive says.
             found = sorted(path for path in root.rglob("*") if path.is_file() and path.name not in ("card.toml", LOCK))
             files = {path.relative_to(root).as_posix(): sha256_file(path) for path in found}

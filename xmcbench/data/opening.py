@@ -91,8 +91,13 @@ def hold_out(parent: Dataset, card: Card, share: float) -> Dataset:
         f"their text (dev={share:g}); no test instance is used"
     )
     card = msgspec.structs.replace(card, derive=Derivation(source=parent.slug, seed=0, held_out=test.rows))
-    made = Dataset(card, train, test, parent.label_corpus, None, parent.sources, (*parent.found, note))
-    return made if card.filter in made.filters else replace(made, card=msgspec.structs.replace(card, filter="none"))
+    return _fit_filter(Dataset(card, train, test, parent.label_corpus, None, parent.sources, (*parent.found, note)))
+
+
+def _fit_filter(made: Dataset) -> Dataset:
+    """Return the dataset without a default filter where it does not have that one: its test instances are others."""
+    none = msgspec.structs.replace(made.card, filter="none")
+    return made if made.card.filter in made.filters else replace(made, card=none)
 
 
 def _read(
@@ -133,11 +138,14 @@ def with_documents(dataset: Dataset, source: Source) -> Dataset:
 def with_limit(dataset: Dataset, limit: str) -> Dataset:
     """Return the dataset with at most ``limit`` training and as many test instances, drawn; all labels stay.
 
-    A smaller sample is a part of a larger one. Raises UsageError for anything but a positive number.
+    A dataset that has no more of either is returned as it is. A smaller sample is a part of a larger one. Raises
+    UsageError for anything but a positive number.
     """
     if not limit.isdecimal() or not int(limit):
         raise UsageError(f"limit={limit} is not a number of documents", "for example limit=1000")
     number = int(limit)
+    if max(dataset.train_corpus.rows, dataset.test_corpus.rows) <= number:
+        return dataset
 
     def fill(folder: Path) -> None:
         for side, texts, pairs, uids in _sides(dataset):
@@ -155,7 +163,8 @@ def with_limit(dataset: Dataset, limit: str) -> Dataset:
     )
     card = msgspec.structs.replace(dataset.card, name=name_sample(dataset.name, number))
     filter_pairs = folder / "filter.npz" if dataset.filter_pairs else None
-    return Dataset(card, train, test, dataset.label_corpus, filter_pairs, dataset.sources, (*dataset.found, note))
+    found = (*dataset.found, note)
+    return _fit_filter(Dataset(card, train, test, dataset.label_corpus, filter_pairs, dataset.sources, found))
 
 
 def split(whole: Corpus, labels: int, share: float, seed: int) -> tuple[list[Corpus], str]:

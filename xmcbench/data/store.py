@@ -27,6 +27,7 @@ from xmcbench.output.quantities import format_count
 from xmcbench.storage.arrays import pairs_digest, write_pairs
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
+from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.fingerprint import fingerprint
 from xmcbench.storage.locations import cache_root
 from xmcbench.storage.reading import bounded_memory, read_text
@@ -97,6 +98,8 @@ def get_corpus(part: Part, source: Source) -> Corpus:
 
     options = {key: value for key, value in source.place.options.items() if key in source.options}
     identity = {"layout": source.name, "part": [path.name for path in part.files[:1]], "options": options}
+    if below := [str(path.relative_to(part.path)) for path in part.files if part.path in path.parents]:
+        identity["below"] = sha256_json(below)  # the rows of a folder may depend on all of their paths
     return open_corpus(get_cached(part.kind, {**identity, "sha256": sha256}, fill, (type(source),)))
 
 

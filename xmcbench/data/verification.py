@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from xmcbench.data.catalog import Listing, load_dataset, locate, source_of
+from xmcbench.data.catalog import Listing, load_dataset, locate, reference_to_whole, source_of
 from xmcbench.data.exchange import has_checksum
 from xmcbench.data.fetching import read_lock
 from xmcbench.data.sources.finding import source_at
@@ -32,11 +32,12 @@ def verify(name_or_place: str | Path) -> list[str]:
 
 
 def examine(name_or_place: str | Path) -> Verified:
-    """Hash and read every file of a dataset again, without the cache.
+    """Hash and read every file of a dataset again, without the cache, whichever documents of it are chosen.
 
     Of a derived dataset, the source is verified, and the counts of what is derived from it are compared. Raises
     UnknownName, UsageError, and DataError if there are no data to verify.
     """
+    name_or_place = reference_to_whole(name_or_place)
     listing = locate(name_or_place)
     if listing.card is None or listing.problem:
         raise DataError(listing.problem, listing.hint)

@@ -27,8 +27,10 @@ def fingerprint(*paths: Path) -> str:
     try:
         stats = [file.stat() for file in paths]
         states = [{"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns} for stat in stats]
-        names = [os.fsencode(file.resolve()).hex() for file in paths]
-        note = cache_root() / "hashes" / f"{sha256_json(names if len(names) > 1 else names[0])[:32]}.json"
+        places = [os.fsencode(file.resolve()).hex() for file in paths]
+        # The digest of several covers their names too, which links have of their own.
+        names = [[os.fsencode(file.name).hex(), place] for file, place in zip(paths, places, strict=True)]
+        note = cache_root() / "hashes" / f"{sha256_json(names if len(paths) > 1 else places[0])[:32]}.json"
         state = states[0] if len(paths) == 1 else {"of": sha256_json(states)}
         try:
             remembered = json.loads(read_text(note))

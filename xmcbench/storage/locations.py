@@ -54,7 +54,7 @@ def _install_folders() -> list[Path]:
 def cache_root() -> Path:
     """Return the folder of the cache: $XMCBENCH_CACHE, else xmcbench in $XDG_CACHE_HOME or ~/.cache."""
     own = os.environ.get("XMCBENCH_CACHE")
-    return Path(own).expanduser() if own else _caches() / "xmcbench"
+    return Path(os.path.expanduser(own)) if own else _caches() / "xmcbench"
 
 
 def hub_home() -> Path:

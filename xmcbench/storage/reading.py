@@ -52,9 +52,20 @@ def raise_limit(limit: int) -> int:
     """Return the limit, or the higher one that the user has set, in bytes. Raises UsageError for any other value."""
     given = os.environ.get(VARIABLE, "")
     try:
-        return max(limit, int(float(given) * (1 << 30))) if given else limit
-    except (ValueError, OverflowError):
+        return max(limit, int(parse_gib(given) * (1 << 30))) if given else limit
+    except ValueError:
         raise UsageError(f"${VARIABLE} is {given!r}", f"a number of GiB, as {FLAG} takes") from None
+
+
+def parse_gib(text: str) -> float:
+    """Return a number of GiB. Raises ValueError for anything else, and for 2^20 or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1 << 20:
+        raise ValueError(f"{text!r} is not a number of GiB")
+    return value
 
 
 def check_size(size: int, limit: int, what: str = "it") -> None:

@@ -409,10 +409,10 @@ def test_a_comma_where_the_separator_is_expected_is_noted(made, cells, noted):
 
 
 def test_a_table_of_labels_needs_a_title(made):
-    folder = made({"train.csv": "text,labels\none,0\n", "labels.csv": "id,name\n0,a\n"})
+    folder = made({"train.csv": "text,labels\none,0\n", "labels.csv": "id,caption\n0,a\n"})
     with pytest.raises(
         UsageError,
-        match=r"labels\.csv has no text column with a known name .*call them uid and title; it has: id, name",
+        match=r"labels\.csv has no text column with a known name .*call them uid and title; it has: id, caption",
     ):
         load_dataset(folder)
 

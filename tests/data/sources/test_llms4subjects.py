@@ -67,3 +67,11 @@ def test_a_collection_without_training_records_is_refused(collection):
     files = {path: text for path, text in FILES.items() if "train" not in path}
     with pytest.raises(DataError, match="data has no train"):
         load_dataset(f"{collection('all-subjects', files)}?layout=llms4subjects")
+
+
+def test_a_folder_with_another_name_gives_other_uids(collection):
+    folder = collection("all-subjects")
+    (folder / "data/train/Article/en/3A02X.jsonld").rename(folder / "data/train/Article/en/3A00.jsonld")
+    assert [*load_dataset(folder).train.uids] == ["Article/en/3A00", "Book/de/3A010"]
+    (folder / "data/train/Article/en").rename(folder / "data/train/Article/de")
+    assert [*load_dataset(folder).train.uids] == ["Article/de/3A00", "Book/de/3A010"]

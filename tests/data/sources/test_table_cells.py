@@ -249,3 +249,40 @@ def test_tables_in_a_form_that_annif_does_not_have_are_read_beside_a_vocabulary(
             parquet(folder / f"{name}.parquet", {key: [row[key] for row in ROWS] for key in ROWS[0]})
             (folder / f"{name}.json").unlink()
     assert [*load_dataset(folder).labels] == ["tea", "a cup"]
+
+
+def test_an_index_without_a_name_is_the_content_of_nothing(made):
+    """As ``to_csv`` of pandas writes it: a role without a column read the column with the empty name."""
+    train, labels = ",title,labels\n0,red car,car\n1,blue bike,bike\n", ",uid,text\n0,car,a car\n1,bike,a bike\n"
+    dataset = load_dataset(made({"train.csv": train, "test.csv": train, "labels.csv": labels}))
+    assert [*dataset.train] == ["red car", "blue bike"]
+    assert ([*dataset.labels], dataset.labels.details) == (["a car", "a bike"], {})
+
+
+@pytest.mark.parametrize(
+    ("header", "texts", "carried", "named"),
+    [
+        ("uid,title,content", ["car"], ["a thing with wheels"], None),
+        ("id,label,content", ["car"], ["a thing with wheels"], "label"),
+        ("id,name,abstract", ["car"], None, "name"),
+        ("id,label,text", ["a thing with wheels"], None, "text"),
+        ("id,caption,content", ["a thing with wheels"], None, "content"),
+    ],
+)
+def test_the_text_of_labels_is_their_title_or_a_note_says_what(made, header, texts, carried, named):
+    labels = f"{header}\n1,car,a thing with wheels\n"
+    dataset = load_dataset(made({"train.csv": "text,labels\none,1\ntwo,1\n", "labels.csv": labels}))
+    assert [*dataset.labels] == texts
+    assert ([*dataset.labels.contents] if dataset.labels.details else None) == carried
+    said = [note for note in dataset.notes if "text of labels" in note]
+    assert said == ([f"the text of labels is the column {named} of labels.csv"] if named else [])
+
+
+def test_a_cell_of_many_lines_beyond_the_limit_names_the_flag(made, monkeypatch):
+    monkeypatch.setattr("xmcbench.data.sources.records.LINE", 100)
+    folder = made({"train.csv": f'text,labels\n"{"a line" * 5}\n{"of it " * 15}",a\n', **TEST})
+    said = r"train\.csv, line 3: has a cell of more than 100 characters \(--max-unpacked 1 raises the limit\)"
+    with pytest.raises(DataError, match=said):
+        load_dataset(folder)
+    monkeypatch.setenv("XMCBENCH_MAX_UNPACKED", "1")
+    assert len(load_dataset(folder).train) == 1

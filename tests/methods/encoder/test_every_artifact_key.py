@@ -621,7 +621,8 @@ for wanted, others in (
 
 @case("data.opening:with_limit", "limited", digest="b", corpora=("train/b", "test/a", "labels/a"), limit="3")
 def _(world, digest="a", corpora=("train/a", "test/a", "labels/a"), limit="2"):
-    opening.with_limit(SimpleNamespace(digest=digest, corpora=[*corpora]), limit)
+    sides = dict.fromkeys(("train_corpus", "test_corpus"), SimpleNamespace(rows=9))
+    opening.with_limit(SimpleNamespace(digest=digest, corpora=[*corpora], **sides), limit)
 
 
 #: What makes the key of a checkpoint: tests/methods/encoder/test_training.py.

@@ -17,7 +17,7 @@ from xmcbench.data.text_files import at, atomic_gzip, number_lines, strip_marks,
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import format_count
 from xmcbench.storage.atomic import atomic_file
-from xmcbench.storage.reading import LINE, raise_limit
+from xmcbench.storage.reading import FLAG, LINE, raise_limit
 
 #: The tables that are read, by suffix; those of text also gzipped. Arrow files are what `datasets` keeps.
 _TEXT = (".csv", ".tsv", ".jsonl", ".json")
@@ -61,7 +61,7 @@ class Record(NamedTuple):
 
     def text(self, column: str | None, required: bool = False) -> str:
         """The text in a column: an integer's digits, an empty text for nothing. Raises DataError if one is required."""
-        value = self._decode(column or "", self.cells.get(column or ""))
+        value = self._cell(column)
         if value is None and required:
             raise self.error(f"{column} is missing", f'a row looks like {{"{column}": "...", ...}}')
         if isinstance(value, int) and not isinstance(value, bool):
@@ -89,9 +89,9 @@ class Record(NamedTuple):
 
     def values(self, column: str | None, separator: str) -> list[object]:
         """The values in a column: a list, a JSON list as text, or a text with a separator. Raises DataError."""
-        value = self._decode(column or "", self.cells.get(column or ""))
+        value = self._cell(column)
         if isinstance(value, list):
-            return [self._decode(column or "", item) for item in value]
+            return [self._decode(column, item) for item in value]
         if not isinstance(value, str):
             return [] if value is None else [value]
         text = value.strip()
@@ -105,7 +105,11 @@ class Record(NamedTuple):
             raise self.error(f"{column} is {text[:40]!r}, which is not a JSON list", hint)
         return [word for part in value.split(separator) if (word := part.strip())]
 
-    def _decode(self, column: str, value: object) -> object:
+    def _cell(self, column: str | None) -> object:
+        """The value in a column; nothing without one: a column may have the empty name, as the index of pandas has."""
+        return None if column is None else self._decode(column, self.cells.get(column))
+
+    def _decode(self, column: str | None, value: object) -> object:
         """Return a value, or the text that bytes are: some programs write Parquet files without the type of texts."""
         try:
             return value.decode() if isinstance(value, bytes) else value
@@ -148,7 +152,8 @@ def columns_of(paths: Sequence[Path]) -> list[str]:
 
 def read_csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
     """Every row below the header of delimited text; without quotes where a tab is the delimiter. Raises DataError."""
-    csv.field_size_limit(raise_limit(LINE))  # of the whole process; the default is 128 KiB
+    limit = raise_limit(LINE)
+    csv.field_size_limit(limit)  # of the whole process; the default is 128 KiB
     is_tsv, line = delimiter == "\t", 0
     quoting: Literal[0, 3] = csv.QUOTE_NONE if is_tsv else csv.QUOTE_MINIMAL
 
@@ -177,6 +182,9 @@ def read_csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
     except csv.Error as error:
         if "new-line character" in str(error):  # a carriage return that no line feed follows
             raise text_files.lone_return(path, line) from None
+        if "field limit" in str(error):
+            hint = f"{FLAG} {(limit >> 30) + 1} raises the limit"
+            raise at(path, line, f"has a cell of more than {limit:,} characters", hint) from None
         hint = "a cell that begins with a quotation mark ends with one; within it, quotation marks are doubled"
         raise at(path, line, f"is not {'TSV' if is_tsv else 'CSV'}: {error}", "" if is_tsv else hint) from None
 

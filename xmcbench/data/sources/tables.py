@@ -35,6 +35,8 @@ _OTHER = ("validation", "valid", "dev", "val")
 #: The rest of the name of a shard, behind the name of its split: its number, and the total.
 #: Older versions of `datasets` add 16 digits of a digest.
 _SHARD = re.compile(r"-([0-9]+)(?:-of-([0-9]+)(?:-[0-9a-f]{16})?)?")
+#: The title in a table of labels that has no column of texts.
+_LABEL_TITLES = ("title", "label", "name")
 #: Columns of a table of labels: lists, and a content.
 _LISTS, _CONTENT = ("alternatives", "parents"), "content"
 #: Between labels in one cell, where they are not a list.
@@ -70,7 +72,8 @@ class Columns:
         found: dict[str, str | None] = {}
         present, where = columns_of(files), files[0]
         given = {options.get(role) for role in DEFAULTS if role != "uid"}
-        for role, usual in DEFAULTS.items():
+        usual_names = {**DEFAULTS, "title": _LABEL_TITLES} if labels and "text" not in present else DEFAULTS
+        for role, usual in usual_names.items():
             wanted = options.get(role)
             if wanted is not None and wanted not in present:
                 raise UsageError(f"{where} has no column {wanted!r}", f"it has: {', '.join(present)}")
@@ -154,14 +157,24 @@ class _Tables:
         self._found: dict[tuple[Path, ...], Columns] = {}
 
     def notes(self) -> tuple[str, ...]:
-        """The columns, and the separator of labels in text; parts with the same ones share a note."""
+        """The columns, and the separator of labels in text; parts with the same ones share a note.
+
+        Of a table of labels, the column of their text if it is not the title.
+        """
         found: dict[str, list[str]] = {}
         for files in self._parts.values():
             columns = self._columns(files)
             is_divided = columns.labels and suffix_of(files[0]) in _TEXT
             said = f"{columns}, separator={columns.separator}" if is_divided else str(columns)
             found.setdefault(said, []).append(files[0].name)
-        return tuple(f"columns of {' and '.join(names)}: {said}" for said, names in found.items())
+        notes = [f"columns of {' and '.join(names)}: {said}" for said, names in found.items()]
+        if self._labels and (text := self._label_columns.title or self._label_columns.text) != "title":
+            notes.append(f"the text of labels is the column {text} of {self._labels[0].name}")
+        return tuple(notes)
+
+    @cached_property
+    def _label_columns(self) -> Columns:
+        return Columns.of(self._labels, {}, labels=True)
 
     def _columns(self, files: tuple[Path, ...]) -> Columns:
         if files not in self._found:
@@ -191,7 +204,7 @@ class _Tables:
         if not self._labels:
             yield from (Row(*place, title, title) for title, place in self._values.items())
             return
-        columns = Columns.of(self._labels, {}, labels=True)
+        columns = self._label_columns
         # The content is the title where there is no other.
         content = _CONTENT if columns.title else None
         for row, record in enumerate(read_records(self._labels, (*columns.names(), *_LISTS, _CONTENT))):
@@ -230,8 +243,10 @@ class _Tables:
         columns = self._columns(files)
         column = LabelColumn(columns.labels or "", columns.separator, bool(self._labels))
         for row, record in enumerate(read_records(files, columns.names())):
-            column.add(record)
-            labels = self._labels_of(columns, record) if columns.labels else []
+            labels = []
+            if columns.labels:
+                column.add(record)
+                labels = self._labels_of(columns, record)
             if unknown := [label for label in labels if label not in self._ids]:
                 hint = f"labels are uids of {self._labels[0].name}" if self._labels else ""
                 raise record.error(f"there is no label {unknown[0][:60]!r}", hint)

@@ -105,7 +105,7 @@ def _skos(path: Path, language: str | None, syntax: str) -> list[Subject]:
 
     Of several preferred labels, the first in the language is taken, then without a language, then of all. Alternatives
     are the alternative and hidden labels, the content the definitions and scope notes, in the language, in that of the
-    label, or without one. Parents are the broader concepts that have a label.
+    label, or without one. Parents are the URIs of the broader concepts; readers pass over those that are no labels.
     """
     try:
         from rdflib import Graph, Literal, URIRef
@@ -144,7 +144,8 @@ def _skos(path: Path, language: str | None, syntax: str) -> list[Subject]:
             )
             for kinds in ((TERMS.altLabel, TERMS.hiddenLabel), (TERMS.definition, TERMS.scopeNote))
         )
-        parents = sorted(str(parent) for parent in graph.objects(concept, TERMS.broader))
+        broader = graph.objects(concept, TERMS.broader)
+        parents = sorted(str(parent) for parent in broader if isinstance(parent, URIRef))
         details = clean_details(label, names, " ".join(contents), parents)
         subjects.append(Subject(0, str(concept), label, tag if tag != wanted else "", details))
     if not any(subject.label for subject in subjects):

@@ -14,7 +14,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xmcbench.data.sources import Content, Holding, Part, Place, Row, Source
 from xmcbench.data.sources.records import parse_object, write_objects
@@ -31,9 +30,6 @@ from xmcbench.data.sources.text_lines import MARK, write_lines
 from xmcbench.data.text_files import at, number_lines, parse_finite, read_lines
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import format_count
-
-if TYPE_CHECKING:
-    pass
 
 #: The file of pairs in the archive of the MACLR example.
 _PAIRS = "all_pairs.txt"
