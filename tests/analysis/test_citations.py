@@ -94,6 +94,13 @@ def test_a_card_is_cited_without_commands_of_latex(tmp_path, monkeypatch):
     assert field(entry, "howpublished") == r"\url{https://example.org/a%20%7Db}"
 
 
+def test_the_source_of_a_dataset_is_cited_in_any_case(tmp_path, monkeypatch):
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "card.toml").write_text('name = "Half"\nslug = "half"\n[derive]\nfrom = "ZestXML"\nlabels = 2\nseed = 0\n')
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path))
+    assert [reference.key for reference in cite(["half"]).references] == ["xmcbench", "gupta2021generalized"]
+
+
 def test_references_of_plugins(tmp_path):
     """Windows' line ends are read, and two works under one key are refused."""
     entry = "@article{{key,\r\n  title = {{{title}}},\r\n  keywords = {{{name}}},\r\n}}\r\n"

@@ -121,7 +121,7 @@ def _find_files(plugins: Iterable[Path]) -> list[Path]:
 def _origin(name: str, datasets: Mapping[str, Listing]) -> str:
     """Return the dataset that a derived one is made from; another name as it is."""
     card = datasets[name].card if name in datasets else None
-    return card.derive.source if card and card.derive else name
+    return slug_of(card.derive.source) if card and card.derive else name
 
 
 def _by_card(listing: Listing | None) -> list[Reference]:
