@@ -96,7 +96,8 @@ def test_a_card_is_cited_without_commands_of_latex(tmp_path, monkeypatch):
 
 def test_the_source_of_a_dataset_is_cited_in_any_case(tmp_path, monkeypatch):
     (tmp_path / "half").mkdir()
-    (tmp_path / "half" / "card.toml").write_text('name = "Half"\nslug = "half"\n[derive]\nfrom = "ZestXML"\nlabels = 2\nseed = 0\n')
+    derived = '[derive]\nfrom = "ZestXML"\nlabels = 2\nseed = 0\n'
+    (tmp_path / "half" / "card.toml").write_text(f'name = "Half"\nslug = "half"\n{derived}')
     monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path))
     assert [reference.key for reference in cite(["half"]).references] == ["xmcbench", "gupta2021generalized"]
 
