@@ -161,7 +161,7 @@ class Store(Layout):
         cell = record.cell
         write_json(staged.record_path(cell), as_json(record))  # a full disk is found before anything is replaced
         predictions = self.predictions_path(cell)
-        moved = []
+        moved: list[tuple[Path, Path]] = []
         if record.ranks is not None:
             moved += [(staged.ranks_path(cell), self.ranks_path(cell))]
             truth = record.ranks.truth_sha256
