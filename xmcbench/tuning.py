@@ -60,7 +60,7 @@ class Tuned:
     name: str
     metric: str
     trials: tuple[Trial, ...] = field(repr=False)
-    fixed: Mapping[str, bool | int | float | str | None] = field(default_factory=dict)
+    fixed: Mapping[str, Scalar] = field(default_factory=dict)
 
     @property
     def best(self) -> Trial:
