@@ -250,6 +250,10 @@ def test_each_instance_is_a_row_beside_those_of_names(tiny, imported, popular):
         (lambda tiny: xmcbench.curve(tiny, ["bm25"], ratio=[]), "ratio is empty"),
         (lambda _: xmcbench.run([], methods="bm25"), "dataset is empty"),
         (lambda tiny: xmcbench.run(tiny, methods=[]), "methods is empty"),
+        (lambda _: xmcbench.run(np.array([]), methods="bm25"), "dataset is empty"),
+        (lambda tiny: xmcbench.run(tiny, methods="bm25", preset=3), "preset=3 is not the name of a preset"),
+        (lambda tiny: xmcbench.run(tiny, grids={"methods": "bm25"}), "is not a list of arguments"),
+        (lambda tiny: xmcbench.run(tiny, grids=[1]), r"grids=\[1\] is not a list of arguments"),
         (lambda tiny: xmcbench.curve(tiny, ()), "methods is empty [(]name one or more"),
         (xmcbench.curve, "methods is empty [(]name one or more"),
         (lambda tiny: xmcbench.run(tiny, methods="bm25", setting=()), "setting is empty"),
@@ -269,6 +273,15 @@ def test_a_wrong_argument_is_a_usage_error(tiny, call, message):
 def test_names_in_one_text_are_several_methods(tiny):
     """As on the command line and in a settings file."""
     assert {record.cell.method for record in xmcbench.run(tiny, methods="tfidf, bm25")} == {"tfidf", "bm25"}
+
+
+def test_all_grids_have_what_an_iterator_gives(tiny):
+    common = {"dataset": iter([tiny]), "seed": (seed for seed in np.arange(2)), "setting": iter(["ez"])}
+    results = xmcbench.run(**common, grids=[{"methods": ["bm25"]}, {"methods": "tfidf"}])
+    assert [(record.cell.method, record.cell.seed, record.cell.dataset) for record in results] == [
+        (method, seed, "tiny") for method in ("bm25", "tfidf") for seed in (0, 1)
+    ]
+    assert len(xmcbench.run(tiny, methods="bm25", seed=np.arange(2))) == 2
 
 
 def test_none_stands_for_the_default_of_setting_and_seed(tiny):

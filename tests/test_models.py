@@ -253,6 +253,36 @@ def test_a_model_predicts_by_the_plug_in_that_is_given(tiny, tmp_path, plugin, o
     assert edited.predict(["a"], 1).indices[0, 0] == 0
 
 
+def test_a_part_of_a_kept_hybrid_has_the_seed_of_its_training(tiny, tmp_path, plugin, options):
+    drawn = plugin(
+        """
+        import numpy as np
+        from xmcbench import Method, TopK
+
+        class Drawn(Method):
+            supervision = "unused"
+
+            def fit(self, raw_X, raw_Y, pairs=None):
+                self.labels = len(raw_Y)
+
+            def predict(self, raw_X, k=100):
+                scores = np.random.default_rng(self.seed).random(self.labels).astype(np.float32)
+                return TopK.from_scores(np.tile(scores, (len(raw_X), 1)), k)
+
+            def save(self, folder):
+                (folder / "labels").write_text(str(self.labels))
+
+            def load(self, folder):
+                self.labels = int((folder / "labels").read_text())
+        """,
+        "drawn.py",
+    )
+    values = {"hybrid": {"parts": "tfidf,drawn", "weights": "1,1"}}
+    made = Options(options.runs, (drawn,))
+    model = library.fit(tiny, "hybrid", tmp_path / "model", seed=1, set=values, options=made)
+    assert model.facts.seed == 1
+
+
 def test_a_model_replaces_a_model_and_nothing_else(tiny, tmp_path, options, monkeypatch):
     project = tmp_path / "project"
     (project / "src").mkdir(parents=True)
@@ -264,6 +294,11 @@ def test_a_model_replaces_a_model_and_nothing_else(tiny, tmp_path, options, monk
     (tmp_path / "link").symlink_to("empty")
     library.fit(tiny, "tfidf", tmp_path / "link", options=options)
     assert ((tmp_path / "link").is_symlink(), Model.load(tmp_path / "empty").facts.method) == (True, "tfidf")
+    (tmp_path / "empty" / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"has files that are not the model's: notes.txt"):
+        library.fit(tiny, "tfidf", tmp_path / "empty", overwrite=True, options=options)
+    (tmp_path / "empty" / "notes.txt").unlink()
+    library.fit(tiny, "tfidf", tmp_path / "empty", overwrite=True, options=options)
     monkeypatch.chdir(tmp_path / "empty")
     with pytest.raises(UsageError, match="is the current folder"):
         library.fit(tiny, "tfidf", ".", overwrite=True, options=options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -28,7 +28,11 @@ NAMES = ("dataset", "setting", "ratio", "by", "methods", "preset", "set", "seed"
 
 def merge_arguments(common: Mapping[str, Any], grids: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the arguments of all grids: own and common ones; ``set`` is merged by parameter. Raises UsageError."""
+    if isinstance(grids, Mapping) or not all(isinstance(own, Mapping) for own in grids):
+        raise UsageError(f"grids={reprlib.repr(grids)} is not a list of arguments", 'grids=[{"setting": "ez"}]')
     merged = []
+    # All grids have the common values, and an iterator would give them to the first alone.
+    common = {name: tuple(value) if isinstance(value, Iterator) else value for name, value in common.items()}
     for own in grids or [{}]:
         if unknown := sorted(own.keys() - {*NAMES}):
             raise UnknownName("argument of a grid", unknown[0], NAMES)
@@ -49,8 +53,10 @@ def make_grids(
     check_open("a run")  # a script that is its own plug-in would otherwise run itself in every cell
     for given in arguments:
         for name in ("dataset", "methods", "setting", "seed"):  # None stands for the default
-            if isinstance(value := given.get(name), Sequence) and not value:
+            if isinstance(value := given.get(name), Sized) and not len(value):
                 raise UsageError(f"{name} is empty", f"leave {name} out to have its default")
+        if not isinstance(given["preset"], str | None):
+            raise UsageError(f"preset={given['preset']!r} is not the name of a preset", 'preset="small"')
     methods_of = [_list_methods(given["methods"]) for given in arguments]
     instances = [method for methods in methods_of for method in methods if isinstance(method, Method)]
     names, files = _names_and_files(instances, options) if instances else ({}, options.plugins)
@@ -60,7 +66,9 @@ def make_grids(
         few = (several(given[name]) for name in ("ratio", "by"))
         chosen = settings(several(given["setting"]) or ("ez",), *few) if at is None else at
         datasets = tuple(map(str, several(given["dataset"]))) or (default_dataset(),)
-        named = Grid(datasets, chosen, (), given["preset"], sets, seeds_of(given["seed"] or 0))
+        named = Grid(
+            datasets, chosen, (), given["preset"], sets, seeds_of(0 if given["seed"] is None else given["seed"])
+        )
         for instance, group in groupby(methods, _instance):
             if instance is None:
                 grids.append(replace(named, methods=tuple(map(str, group))))

@@ -49,6 +49,7 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     name: of its row. parameters: all of them. source_sha256: of the method's source when it was trained. depth: labels
     that are ranked at once, as in its cell. plugins: the files of a method that is not installed. packages: versions.
+    files: all of the folder but this one; none in a folder of an earlier version.
     """
 
     format: Literal[1] = 1
@@ -65,6 +66,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     depth: int
     plugins: tuple[str, ...] = ()
     packages: dict[str, str] = {}
+    files: tuple[str, ...] = ()
 
 
 class _Label(Struct, frozen=True):
@@ -103,6 +105,7 @@ class Model:
             raise UnknownName("method", facts.method, (), names or error.hint, f"of the model {folder}") from None
         method = kind(**facts.parameters)
         method.compute = compute or Compute()
+        method.seed = facts.seed  # a part of a Hybrid takes it while it is loaded
         try:
             method.load(folder)
         except XmcbenchError:
@@ -183,11 +186,18 @@ def check_out(out: Path, overwrite: bool) -> None:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     try:
-        _read_facts(out)
+        facts = _read_facts(out)
     except XmcbenchError:
         raise UsageError(f"{out} already exists and is not a model", "choose another name") from None
     if not overwrite:
         raise UsageError(f"{out} already exists", "choose another name, or replace it with --overwrite")
+    if facts.files and (others := sorted({*_list_files(out)} - {*facts.files, _FACTS})):
+        raise UsageError(f"{out} has files that are not the model's: {', '.join(others)}", "move them, or remove them")
+
+
+def _list_files(folder: Path) -> list[str]:
+    """Return the paths of all files in a folder, below it, in order."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
 
 
 def _is_equal(one: TopK, other: TopK) -> bool:
@@ -221,11 +231,11 @@ def _write(planned: PlannedCell, folder: Path) -> None:
         plugins=tuple(map(str, planned.plugins)),
         packages=distribution_versions(sorted(planned.packages)),
     )
-    write_json(folder / _FACTS, msgspec.to_builtins(facts))
     with atomic_file(folder / _LABELS) as stream:
         for uid, title in zip(dataset.labels.uids, dataset.labels.titles, strict=True):
             stream.write(msgspec.json.encode(_Label(uid, title)) + b"\n")
     write_text(folder / _CARD, _card(facts))
+    write_json(folder / _FACTS, msgspec.to_builtins(msgspec.structs.replace(facts, files=tuple(_list_files(folder)))))
 
 
 def _card(facts: Facts) -> str:

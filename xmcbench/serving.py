@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer how to ask."""
         self.close_connection |= "Content-Length" in self.headers or "Transfer-Encoding" in self.headers  # not read
-        known = msgspec.to_builtins(self.server.model.facts)
+        known = msgspec.to_builtins(msgspec.structs.replace(self.server.model.facts, files=()))
         self._answer(HTTPStatus.OK, {"post": {"documents": ["a text"], "k": self.server.k}, "model": known})
 
     def _read(self) -> _Request:
@@ -114,12 +114,14 @@ class _Handler(BaseHTTPRequestHandler):
             reason = f"the request has {length[:20]} bytes; at most {MOST_BYTES:,} are read"
             raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
         body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            raise _Refused(HTTPStatus.BAD_REQUEST, f"the request ended after {len(body):,} of {int(length):,} bytes")
         try:
             # Without the header, the type would be that of text.
             if "Content-Type" in self.headers and self.headers.get_content_type() == "text/plain":
                 k = parse_qs(query).get("k", [None])[-1]
                 # As lines of a file: other signs at which str.splitlines splits are part of a text.
-                lines = [line.removesuffix("\n") for line in StringIO(body.decode("utf-8"), newline=None)]
+                lines = [line.removesuffix("\n") for line in StringIO(body.decode("utf-8-sig"), newline=None)]
                 return msgspec.convert({"documents": lines, "k": k}, _Request, strict=False)
             return msgspec.json.decode(body, type=_Request)
         except (ValueError, RecursionError) as error:

@@ -94,6 +94,18 @@ def test_a_line_of_text_is_a_document(ask):
     status, found = ask(body, Content_Type="text/plain")
     assert (status, [bool(labels) for labels in found["documents"]]) == (200, [True, False, True])
     assert ask(b"", Content_Type="text/plain") == (200, {"model": "TF-IDF", "documents": []})
+    marked, plain = (ask(mark + b"engine", Content_Type="text/plain") for mark in (b"\xef\xbb\xbf", b""))
+    assert marked == plain
+
+
+def test_a_request_that_ends_early_is_refused(server):
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 1000\r\n\r\n"
+    with socket.create_connection(server.server_address[:2], timeout=20) as connection:
+        connection.sendall(head + b"the engine")
+        connection.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: connection.recv(4096), b""))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"ended after 10 of 1,000 bytes" in answer
 
 
 def test_a_body_that_is_not_read_is_no_request(server):
