@@ -276,7 +276,7 @@ def test_of_few_instances_it_says_what_is_not_shown(inside, tiny):
     ended = inside("compare", "tfidf", "bm25", *where)
     assert ended.returncode == 0, ended.stderr
     assert "(test over instances; Holm's correction over" in ended.stdout
-    assert "With fewer than 200 instances, the test allows for gains that are rarer than those seen" in ended.stdout
+    assert "With fewer than 200 instances, a more cautious test is used" in ended.stdout
 
 
 def test_of_many_instances_it_does_not(inside, runs):

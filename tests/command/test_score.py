@@ -25,7 +25,7 @@ def test_a_perfect_run_scores_one(inside, tiny, predictions):
     ended = inside("score", "--dataset", tiny, "--predictions", predictions)
     assert "metric protocol 3" in ended.stdout
     assert "100.00" in ended.stdout
-    assert "note: the predictions end at rank 2; metrics of more ranks are of these" in ended.stderr
+    assert "note: the predictions have 2 ranks; metrics with a larger k use only these" in ended.stderr
 
 
 def test_a_test_set_without_labels_cannot_be_scored(inside, tiny, predictions):

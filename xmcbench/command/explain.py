@@ -11,7 +11,7 @@ with the label that is most often predicted first in its place. Precision and co
 With --threshold-from, a threshold on scores is chosen on the same row of another dataset.
 
   xmcbench explain tfidf bm25 --setting ez
-  xmcbench explain tfidf --by label --csv labels.csv
+  xmcbench explain tfidf --setting ez --csv labels.csv
   xmcbench explain tfidf --dataset docs.csv --setting full --threshold-from "docs.csv?dev=0.3"
   xmcbench explain ict:small tfidf: --dataset lf-debian-20k --setting ez --runs leaderboards --html explain.html
 """

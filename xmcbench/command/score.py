@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     print(
         f"{head['dataset']}, filter {head['filter']}, metric protocol {protocol.VERSION}, {scores.scored:,} test "
-        f"instances scored, {scores.unlabeled:,} without a label left out. Percent, 95% interval.\n"
+        f"instances scored; {scores.unlabeled:,} left out because they have no label. Percent, 95% interval.\n"
     )
     bounds = {name: f"{100 * low:.2f} - {100 * high:.2f}" for name, (low, high) in result["intervals"].items()}
     rows = [[name, f"{100 * value:.2f}", bounds.get(name, "")] for name, value in result["values"].items()]
@@ -98,7 +98,7 @@ def _of_dataset(
     scores = evaluate(predictions, dataset, filter=filter_name)
     if predictions.k < min(protocol.DEPTH, len(dataset.labels)):
         print(
-            f"xmcbench: note: the predictions end at rank {predictions.k}; metrics of more ranks are of these",
+            f"xmcbench: note: the predictions have {predictions.k} ranks; metrics with a larger k use only these",
             file=sys.stderr,
         )
     weights = None
