@@ -28,7 +28,7 @@ class Rerank(Method):
     completions, and the score is the probability of yes.
 
     Judgments are kept as they come: a run that was killed asks for the rest. `xmcbench export judgments` writes them
-    to a file, and ``judgments`` names such files: what is in them is not asked again, so that a row made with a large
+    to a file, and ``judgments`` names such a file: what is in it is not asked again, so that a row made with a large
     model can be rerun without it. The notes say how many judgments were asked and kept, and what they cost.
 
     The labels behind the first ``depth`` keep their order. Nothing is trained by this method; the first ranking is that
@@ -117,7 +117,8 @@ class Rerank(Method):
 
     def _score(self, raw_X: Texts, pairs: list[Pair]) -> np.ndarray:
         """Return the judge's scores of pairs, float32, and keep them for a cell that needs them again."""
-        texts, files = [raw_X.digest, self._texts[1].digest], [Path(self.judgments)] if self.judgments else []
+        texts = [raw_X.digest, self._texts[1].digest]
+        files = [Path(self.judgments).expanduser()] if self.judgments else []
         scores, cost, _ = keep_scores(self.artifacts, self._judge, pairs, texts, files, own=True)
         self.notes["judgments"] = {"judge": self.model, **cost}
         return scores
