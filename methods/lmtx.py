@@ -43,7 +43,7 @@ class LMTX(PretrainedEncoder):
 
     The judge is a cross-encoder, a language model here or behind a server, as for ``rerank``, or ``lexical``: the
     cosine of TF-IDF, which needs no weights. Judgments are kept: a run that was killed asks for the rest, a later round
-    only for what is new, and ``judgments`` names files that ``xmcbench export judgments`` wrote.
+    only for what is new, and ``judgments`` names a file that ``xmcbench export judgments`` wrote.
 
     Values are those of the authors' code. It differs from ours: a round there has one pass over the documents, whatever
     their number, and a warm-up of 100 steps; ``steps`` are shared by the rounds here. Its judge is WizardLM-13B, which
@@ -224,7 +224,7 @@ class _Teacher:
         self.raw_X, self.raw_Y, self.cost = raw_X, raw_Y, Counter[str]()
         self._method, self._tower, self._judge, self._names = method, tower, judge, list(raw_Y)
         self._answered: set[Pair] = set()
-        self._files = [Path(method.judgments)] if method.judgments else []
+        self._files = [Path(method.judgments).expanduser()] if method.judgments else []
 
     def relevant_labels(self, rows: np.ndarray, depth: int) -> csr_matrix:
         """Return which of the nearest labels of documents are relevant: binary CSR, float32 [len(rows), L]."""

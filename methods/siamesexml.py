@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from xmcbench.methods.declarations import (
     ShareBelowOne,
     Words,
 )
-from xmcbench.methods.deepxml.bags import ROWS, VECTORS
+from xmcbench.methods.deepxml.bags import NO_PATHS, ROWS, VECTORS
 from xmcbench.methods.presets import CHOICES, PRESETS
 
 if TYPE_CHECKING:
@@ -98,6 +99,9 @@ class SiameseXML(Method):
 
     def describe(self) -> str:
         return f"{self.epochs} epochs of {self.batch}"
+
+    def inputs(self) -> Mapping[str, Path | str]:
+        return {} if self.vectors in NO_PATHS else super().inputs()
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         import torch

@@ -1,5 +1,7 @@
 """The base class: ``predict`` and ``predict_batches`` follow from each other."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -105,3 +107,17 @@ def test_a_method_without_either_says_so():
     for ask in (lambda: Neither().predict(TEXTS), lambda: list(Neither().predict_batches(TEXTS))):
         with pytest.raises(TypeError, match="Neither does not define predict"):
             ask()
+
+
+def test_a_part_is_no_folder_of_its_name(tmp_path, monkeypatch):
+    class Backup(Method):
+        first: str = "tfidf"
+        table: str = "none"
+
+        def uses(self):
+            return (self.first,)
+
+    (tmp_path / "bm25").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert Backup(first="bm25", table="bm25/../bm25").inputs() == {"table": Path("bm25/../bm25")}
+    assert Backup(first="bm25").inputs() == {}

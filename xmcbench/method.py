@@ -157,10 +157,11 @@ class Method:
 
         A cell is identified by their content instead of their name, so that a replaced file is never taken for the
         earlier one. Unless a class overrides this, every text parameter counts that names a file or a folder that
-        exists, and is neither the default nor one of several choices.
+        exists, and is none of the default, one of several choices, and what ``uses`` names.
         """
         named = parameters.select_files(parameters.list_parameters(type(self)), self.parameters())
-        return {name: Path(value) for name, value in named.items()}
+        used = self.uses()
+        return {name: Path(value) for name, value in named.items() if value not in used}
 
     def uses(self) -> tuple[str, ...]:
         """Return other methods that a run with these parameters uses (``xmcbench.Part``), as NAME or NAME:PRESET.

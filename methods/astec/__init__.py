@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from annotated_types import Ge, Le, Unit
 from xmcbench import Doc, Method, Texts, TopK
 from xmcbench.methods.astec.shortlist import Ranking, Shortlists, cosines
 from xmcbench.methods.declarations import AboveZero, Documents, Labels, Natural, Positive, Share, ShareBelowOne, Words
-from xmcbench.methods.deepxml.bags import ROWS, VECTORS
+from xmcbench.methods.deepxml.bags import NO_PATHS, ROWS, VECTORS
 from xmcbench.methods.dense.search import renumber
 from xmcbench.methods.presets import CHOICES, PRESETS
 
@@ -111,6 +112,9 @@ class Astec(Method):
 
     def describe(self) -> str:
         return f"{self.epochs} epochs"
+
+    def inputs(self) -> Mapping[str, Path | str]:
+        return {} if self.vectors in NO_PATHS else super().inputs()
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         import torch

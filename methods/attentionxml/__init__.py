@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ from annotated_types import Ge, Unit
 
 from xmcbench import Doc, Method, Texts, TopK
 from xmcbench.methods.declarations import AboveZero, Documents, Natural, Positive, ShareBelowOne, Words
-from xmcbench.methods.deepxml.bags import VECTORS
+from xmcbench.methods.deepxml.bags import NO_PATHS, VECTORS
 from xmcbench.methods.presets import CHOICES, PRESETS
 
 if TYPE_CHECKING:
@@ -90,6 +91,9 @@ class AttentionXML(Method):
 
     def describe(self) -> str:
         return f"{self.epochs} epochs" + (f", {self.trees} trees" if self.trees > 1 else "")
+
+    def inputs(self) -> Mapping[str, Path | str]:
+        return {} if self.vectors in NO_PATHS else super().inputs()
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Build the trees and train their networks level by level. Raises MethodError where a training diverges."""

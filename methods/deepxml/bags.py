@@ -19,6 +19,8 @@ VECTORS = Doc(
     "what the vectors of the tokens start from: random; glove: trained on the corpus; or a path: a file in GloVe's or "
     "word2vec's format, text or binary, plain or .gz"
 )
+#: Its values that are no paths, whatever the working directory holds.
+NO_PATHS = ("random", "glove")
 #: Texts whose bags, vectors and labels are computed at a time.
 ROWS = 16_384
 #: GloVe as the method ``glove`` trains it under its preset ``quick``.
@@ -75,7 +77,7 @@ class Tokens:
         of 1. source: see ``VECTORS``. Words that a file lacks get random ones. notes: receive the facts about a given
         file. Raises UsageError where a file is bad or missing."""
         rng = np.random.default_rng(seed)
-        if source not in ("random", "glove"):
+        if source not in NO_PATHS:
             path = Path(source).expanduser()
             words, given = vector_file.read(path, wanted={*self.vocabulary.words.to_pylist()})
             dimensions = given.shape[1]

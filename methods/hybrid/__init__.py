@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -63,6 +63,10 @@ class Hybrid(Method):
 
     def uses(self) -> tuple[str, ...]:
         return tuple(spec.strip() for spec in self.parts.split(",") if spec.strip())
+
+    def inputs(self) -> Mapping[str, Path | str]:
+        """Return nothing: a file may be called like a part or ``fit``, but no parameter names one."""
+        return {}
 
     def require(self) -> None:
         """Raise what a part raises, and UsageError where parts or weights make no sense."""

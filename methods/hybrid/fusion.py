@@ -26,16 +26,20 @@ RANK_CONSTANT = 60
 def normalize(ranking: TopK, how: Normalization, labels: int) -> np.ndarray:
     """Scores of a ranking [N, k] of ``labels`` labels as they are added up, float32, 0 without a prediction. A label
     that a ranking does not hold counts 0: in a full ranking the score of its last place; where it ended early, 0
-    itself."""
+    itself. An infinite score, which only the first one can be, is taken as far above the next as that is above 0, or 1.
+    """
     there = ranking.indices >= 0
     if how == "rank":
         reciprocal = np.divide(there, RANK_CONSTANT + np.arange(1, ranking.k + 1))
         return np.asarray(reciprocal, np.float32)
-    scores = np.where(there, ranking.scores, 0).astype(np.float64)
+    infinite = ranking.scores == np.inf
+    scores = np.where(there & ~infinite, ranking.scores, 0).astype(np.float64)
     most = min(ranking.k, labels)
     full = there[:, most - 1] if most else np.zeros(len(ranking), bool)
     last = np.where(full, scores[:, most - 1] if most else 0, np.minimum(scores.min(axis=1, initial=0), 0))
-    shifted = np.where(there, scores - last[:, None], 0)
+    shifted = np.where(there & ~infinite, scores - last[:, None], 0)
+    highest = shifted.max(axis=1, initial=0)
+    shifted = np.where(infinite, np.where(highest > 0, 2 * highest, 1)[:, None], shifted)
     if how == "range":
         unit = shifted.max(axis=1, initial=0)
     elif how == "deviation":

@@ -28,7 +28,7 @@ class Rerank(Method):
     completions, and the score is the probability of yes.
 
     Judgments are kept as they come: a run that was killed asks for the rest. `xmcbench export judgments` writes them
-    to a file, and ``judgments`` names such files: what is in them is not asked again, so that a row made with a large
+    to a file, and ``judgments`` names such a file: what is in it is not asked again, so that a row made with a large
     model can be rerun without it. The notes say how many judgments were asked and kept, and what they cost.
 
     The labels behind the first ``depth`` keep their order. Nothing is trained by this method; the first ranking is that
@@ -117,7 +117,8 @@ class Rerank(Method):
 
     def _score(self, raw_X: Texts, pairs: list[Pair]) -> np.ndarray:
         """Return the judge's scores of pairs, float32, and keep them for a cell that needs them again."""
-        texts, files = [raw_X.digest, self._texts[1].digest], [Path(self.judgments)] if self.judgments else []
+        texts = [raw_X.digest, self._texts[1].digest]
+        files = [Path(self.judgments).expanduser()] if self.judgments else []
         scores, cost, _ = keep_scores(self.artifacts, self._judge, pairs, texts, files, own=True)
         self.notes["judgments"] = {"judge": self.model, **cost}
         return scores
@@ -129,13 +130,19 @@ def reorder(found: TopK, scores: np.ndarray) -> TopK:
     is lowered by the least amount. The scores of the rest fall by equal steps from the lowest of these."""
     depth = scores.shape[1]
     order = np.argsort(-scores, axis=1, kind="stable")
-    values = np.take_along_axis(scores, order, 1)
-    for place in range(1, depth):  # half precision makes many scores equal
-        below = np.nextafter(values[:, place - 1], np.float32(-np.inf))
-        values[:, place] = np.minimum(values[:, place], below)
+    values = _separate(np.take_along_axis(scores, order, 1))  # half precision makes many scores equal
     first = TopK(np.take_along_axis(found.indices[:, :depth], order, 1), values)
     rest = found.indices[:, depth:]
     lowest = np.where(np.isfinite(first.scores), first.scores, np.inf).min(axis=1, initial=np.inf)
     lowest = np.where(np.isfinite(lowest), lowest, 0)[:, None]
     behind = np.where(rest >= 0, lowest - np.arange(1, rest.shape[1] + 1), -np.inf).astype(np.float32)
-    return TopK(np.hstack([first.indices, rest]), np.hstack([first.scores, behind]))
+    # A step of 1 vanishes in scores of 2^24 and more.
+    return TopK(np.hstack([first.indices, rest]), _separate(np.hstack([first.scores, behind])))
+
+
+def _separate(scores: np.ndarray) -> np.ndarray:
+    """Lower each score by the least amount that puts it below the one before: float32 [N, places], in place."""
+    for place in range(1, scores.shape[1]):
+        below = np.nextafter(scores[:, place - 1], np.float32(-np.inf))
+        scores[:, place] = np.minimum(scores[:, place], below)
+    return scores

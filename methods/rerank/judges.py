@@ -34,6 +34,8 @@ _TIMEOUT_S = 120.0
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 #: The likeliest first words that a server is asked for, among which yes and no are looked for.
 _TOP = 20
+#: The probability that yes and no have together at least, where one of them is the answer.
+_LEAST = 0.01
 _HINTS = {
     401: f"set {KEY} to a valid key",
     403: f"set {KEY} to a key that may use the model",
@@ -42,9 +44,10 @@ _HINTS = {
 
 
 class Server:
-    """A judge on a server: the score is the probability of yes among yes and no, or 1 or 0 without probabilities. url:
-    up to the part before ``/chat/completions``. at_once: requests that wait for an answer at a time. words: of a
-    document, at most; the rest is cut. counts: requests, retries, and tokens as the server counts them."""
+    """A judge on a server: the score is the probability of yes among yes and no, or 1 or 0 without probabilities. A
+    model that reasons before it answers is refused: its first word is neither. url: up to the part before
+    ``/chat/completions``. at_once: requests that wait for an answer at a time. words: of a document, at most; the rest
+    is cut. counts: requests, retries, and tokens as the server counts them."""
 
     def __init__(self, url: str, model: str, instruction: str | None, at_once: int, words: int | None) -> None:
         """Raise UsageError for something else than an address of the Web."""
@@ -130,7 +133,8 @@ def read_score(document: Mapping[str, Any]) -> float:
         word = str(entry["token"]).strip().strip('."*').casefold()
         if word in found:
             found[word] += math.exp(float(entry["logprob"]))
-    if total := sum(found.values()):
+    # A model that reasons begins with another word, and the little that is left for these two is noise.
+    if (total := sum(found.values())) >= _LEAST:
         return found["yes"] / total
     content = str(choice["message"]["content"] or "")
     said = re.match(r"\W*(yes|no)\b", content, re.IGNORECASE)
@@ -165,7 +169,7 @@ def require_judge(model: str, url: str | None, judgments: str | None) -> None:
     from xmcbench.methods.embedder.folder import check_folder
     from xmcbench.methods.encoder.backbone import require_located
 
-    if judgments and not Path(judgments).is_file():
+    if judgments and not Path(judgments).expanduser().is_file():
         raise UsageError(f"there is no file of judgments at {judgments}", "xmcbench export judgments makes one")
     if url is None:
         require_located(model)

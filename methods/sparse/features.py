@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import numpy as np
 from annotated_types import Interval
 
 from xmcbench import Artifacts, Doc, Method, Texts, TopK
@@ -65,10 +66,11 @@ class TfidfFeatures:
         return self.vectorizer.transform_batches(texts)
 
     def transform(self, texts: Texts) -> csr_matrix:
-        """Return the vectors of at least one text in one piece: CSR float32 [len(texts), features]."""
-        from scipy.sparse import vstack
+        """Return the vectors of the texts in one piece: CSR float32 [len(texts), features]."""
+        from scipy.sparse import csr_matrix, vstack
 
-        return vstack(list(self.batches(texts)), format="csr")
+        nothing = csr_matrix((0, self.vectorizer.features), dtype=np.float32)  # without texts, there is no batch
+        return vstack([nothing, *self.batches(texts)], format="csr")
 
     def nearest(self, texts: Texts, k: int) -> Iterator[TopK]:
         """Return the k labels with the largest inner product per text, batch by batch."""

@@ -84,6 +84,11 @@ def test_strange_input(fitted):
             json.dumps(method.notes, allow_nan=False)
 
 
+def test_nothing_to_learn_from(fitted):
+    method = fitted(KNN, Texts.from_lists([]), Texts.from_lists(["garden"]), csr_matrix((0, 1), dtype=np.float32))
+    assert method.predict(Texts.from_lists(["red garden", ""]), k=2).indices.tolist() == [[0, -1], [-1, -1]]
+
+
 def test_pairwise_products_are_those_of_the_matrix():
     queries, items = (random(rows, 50, 0.2, format="csr", dtype=np.float32, random_state=rows) for rows in (9, 20))
     rng = np.random.default_rng(0)
@@ -120,3 +125,10 @@ def test_shares_are_those_of_a_loop(seed, power):
 def test_no_neighbor_no_vote():
     nothing = TopK(np.full((2, 3), -1, np.int32), np.full((2, 3), -np.inf, np.float32))
     assert count_votes(nothing, csr_matrix(np.eye(3, dtype=np.float32)), 1.0).nnz == 0
+
+
+@pytest.mark.parametrize("power", [300.0, 350.0, 1e5])
+def test_votes_of_a_large_power_do_not_vanish(power):
+    nearest = TopK(np.array([[1, 0], [2, 0]], np.int32), np.array([[0.1, 0.05], [0.1, 0.1]], np.float32))
+    votes = count_votes(nearest, csr_matrix(np.eye(3, dtype=np.float32)), power)
+    np.testing.assert_allclose(votes.toarray(), [[0, 1, 0], [0.5, 0, 0.5]], atol=1e-12)

@@ -1,5 +1,6 @@
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ from xmcbench import Texts, TopK, UsageError
 from xmcbench.methods.astec import Astec, training
 from xmcbench.methods.astec.shortlist import Ranking, without_own
 from xmcbench.methods.astec.training import count_visits, surrogate_pairs
+from xmcbench.methods.attentionxml import AttentionXML
 from xmcbench.methods.deepxml.bags import Tokens
 from xmcbench.methods.deepxml.classifiers import fit_classifiers
 from xmcbench.methods.deepxml.network import BagEncoder
 from xmcbench.methods.dense import search
 from xmcbench.methods.label_tree.tree import cluster_evenly
+from xmcbench.methods.siamesexml import SiameseXML
 
 SMALL = {"dimensions": 32, "min_count": 1, "epochs": 15, "encoder_rate": 0.02, "classifier_epochs": 10, "dropout": 0.1}
 
@@ -437,3 +440,13 @@ def test_strange_input(strange):
 def test_parameters_out_of_range(values):
     with pytest.raises(UsageError, match=next(iter(values))):
         Astec(**values)
+
+
+@pytest.mark.parametrize("kind", [Astec, SiameseXML, AttentionXML])
+def test_a_folder_does_not_stand_for_a_word(kind, tmp_path, monkeypatch):
+    for name in ("glove", "random", "vectors"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert [kind(vectors=name).inputs() for name in ("glove", "random")] == [{}, {}]
+    for path in ("vectors", "./glove"):
+        assert kind(vectors=path).inputs() == {"vectors": Path(path)}

@@ -91,4 +91,9 @@ def test_sentence_transformers_loads_it(kept, caplog):
     expected = np.take_along_axis(scores, found.indices.astype(np.int64), axis=1)
     width = 1.0 if model.similarity_fn_name == "dot" else np.linalg.norm(labels, axis=1)[found.indices]
     assert found.scores == pytest.approx(expected * width, abs=1e-3)
+    # As docs/keep-a-model.md has it for NGAME and Renee.
+    is_cosine = model.similarity_fn_name == "cosine"
+    vectors = model.encode(texts, prompt=values.get("instance_prompt"), normalize_embeddings=is_cosine)
+    products = np.take_along_axis(vectors @ labels.T, found.indices.astype(np.int64), axis=1)
+    assert found.scores == pytest.approx(products, abs=1e-3)
     assert model.max_seq_length == 24

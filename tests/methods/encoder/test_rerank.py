@@ -108,6 +108,16 @@ def test_of_equal_scores_the_label_that_came_first_stays_first():
     assert TopK.ranked(again.indices, again.scores).indices.tolist() == again.indices.tolist()
 
 
+@pytest.mark.parametrize("scale", [2.0**24, 5e7, 1e30])
+def test_large_scores_fall_too(scale):
+    """At 2^24 and beyond, a score and the same minus 1 are equal in float32."""
+    found = TopK.ranked(np.array([[0, 5, 4, 3, 2]]), np.array([[9.0, 8, 7, 6, 5]]))
+    for signed in (scale, -scale):
+        again = reorder(found, np.array([[signed, signed]], np.float32))
+        assert again.indices.tolist() == [[0, 5, 4, 3, 2]]
+        again.check(1, 5, 6)
+
+
 def test_longer_texts_are_cut(cross_encoder, run):
     folder = cross_encoder()
     whole, cut = (run(folder, max_length=length)[0] for length in (None, 8))

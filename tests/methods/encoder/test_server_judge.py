@@ -102,6 +102,19 @@ def test_answers_without_probabilities():
             read_score(answer(said))
 
 
+@pytest.mark.parametrize(("first", "said"), [("<think>", "<think>"), ("The", None)])
+def test_a_model_that_reasons_first_is_no_judge(first, said):
+    """Its first token is hardly ever yes or no, and which of these is likelier says nothing."""
+
+    def answer(*words):
+        top = [{"token": word, "logprob": logprob} for word, logprob in words]
+        return {"choices": [{"message": {"content": said}, "logprobs": {"content": [{"top_logprobs": top}]}}]}
+
+    with pytest.raises(ValueError, match=f"says neither yes nor no but {said or ''!r}"):
+        read_score(answer((first, 0.0), ("No", -20.0)))
+    assert read_score(answer((first, -0.05), ("No", -4.0), ("yes", -4.0))) == 0.5
+
+
 def test_what_is_no_address():
     with pytest.raises(UsageError, match="localhost:8000 is not the address of a server"):
         Server("localhost:8000", "m", None, 1, None)
@@ -253,6 +266,19 @@ def test_a_model_ranks_alike_here_and_behind_a_server(fake, language_model, pred
     there, _ = predicted(Rerank(url=fake.url, model="tiny", instruction="relevant ?", depth=5), NEW, 8)
     assert there.indices.tolist() == here.indices.tolist()
     np.testing.assert_allclose(there.scores[:, :5], here.scores[:, :5], atol=1e-5)
+
+
+def test_judgments_at_home(fake, predicted, tmp_path, monkeypatch):
+    values = {"url": fake.url, "model": "judge-7b", "depth": 2}
+    predicted(Rerank(**values), NEW, 8)
+    (file,) = (tmp_path / "store").rglob(FILE)
+    shutil.move(file, tmp_path / "kept.jsonl")
+    shutil.rmtree(tmp_path / "store")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    asked, method = len(fake.seen), Rerank(**values, judgments="~/kept.jsonl")
+    method.require()
+    predicted(method, NEW, 8)
+    assert (len(fake.seen), counts(method)) == (asked, {"asked": 0, "kept": asked})
 
 
 def test_a_file_of_judgments_that_is_not_there():

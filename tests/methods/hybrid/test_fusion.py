@@ -186,3 +186,21 @@ def test_the_order_of_three_parts_decides_no_tie():
     found = fuse(parts, [1, 1, 1], "rank", 3, 3)
     assert found.indices.tolist() == [[0, 1, 2]]
     assert len({*found.scores[0]}) == 1
+
+
+@pytest.mark.parametrize("how", ["range", "deviation", "shift"])
+@pytest.mark.parametrize(
+    ("scores", "labels"), [([np.inf, 1], 2), ([np.inf, 9, 8], 3), ([np.inf, -3, -9], 5), ([np.inf], 1), ([np.inf], 4)]
+)
+def test_an_infinite_score_stays_first(how, scores, labels):
+    ranking = make_ranking([*enumerate(scores)])
+    assert np.isfinite(normalize(ranking, how, labels)).all()
+    found = fuse([ranking, ranking], [0.5, 0.5], how, labels, labels)
+    found.check(1, labels, labels)
+    assert found.indices[0, : len(scores)].tolist() == [*range(len(scores))]
+    assert found.scores[0, 0] > found.scores[0, 1:].max(initial=0)
+
+
+def test_an_infinite_score_is_as_far_above_the_next_as_that_is_above_the_last():
+    assert normalize(make_ranking([(0, np.inf), (1, 9), (2, 8)]), "shift", 3).tolist() == [[2, 1, 0]]
+    assert normalize(make_ranking([(0, np.inf)]), "shift", 3).tolist() == [[1]]

@@ -254,3 +254,10 @@ def test_a_part_that_needs_pairs_stops_a_zero_shot_plan(tiny):
     request = Request(str(tiny), Setting.of("ez"), ("hybrid",), None, {"hybrid": {"parts": "tfidf,pefa"}})
     with pytest.raises(UsageError, match="pefa needs pairs, and the zero-shot setting has none"):
         resolve([request], Registry())
+
+
+def test_a_folder_does_not_stand_for_a_word(tmp_path, monkeypatch):
+    for name in ("fit", "bm25", "tfidf,bm25"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert Hybrid(weights="fit", parts="tfidf,bm25").inputs() == {}
