@@ -12,10 +12,12 @@ import pytest
 from xmcbench.analysis.explain import explain
 from xmcbench.analysis.explanation_page import write_page
 from xmcbench.comparison import compare
+from xmcbench.leaderboard.blocks import Differences, Page
 from xmcbench.leaderboard.examples import Examples
 from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.overall import read_list
 from xmcbench.leaderboard.pages import pages, read_remarks
+from xmcbench.metrics.flips import Verdict
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
 from xmcbench.runner.scoring import StoredScores
@@ -235,6 +237,24 @@ def test_two_rows_can_be_compared(opened):
         assert found["ZestXML"][metric] == (-delta, p)
     second.select_option(label="ZestXML")
     assert shown.inner_text() == ""
+
+
+def test_a_difference_is_not_the_middle_of_its_interval(browser, tmp_path):
+    found = Differences(("a", "b"), ("P@1",), lambda *_: [(0.05, Verdict(-0.26, 0.3, 0.0))])
+    for name, content in files([Page("tiny", "Tiny", (found,))], "html").items():
+        (tmp_path / name).write_text(content)
+    page = browser.new_page()
+    page.goto((tmp_path / "tiny.html").as_uri())
+    page.locator(".compare summary").click()
+    first, second = page.locator(".compare select").all()
+    for one, other, texts in (
+        ("a", "b", ["+5.00", "\u221226.00 to +30.00"]),
+        ("b", "a", ["\u22125.00", "\u221230.00 to +26.00"]),
+    ):
+        first.select_option(label=one)
+        second.select_option(label=other)
+        assert page.locator(".compare [role=status] td").all_inner_texts() == [*texts, "< 0.0001"]
+    page.close()
 
 
 @pytest.mark.parametrize("width", [1280, 400])

@@ -190,12 +190,13 @@
       const table = document.createElement("table");
       table.append(row("th", ["Metric", "difference", "95% interval", "p"]));
       metrics.forEach((metric, place) => {
-        const [least, most, p] = found[place];
+        const [delta, least, most, p] = found[place];
         const ends = sign > 0 ? [least, most] : [-most, -least];
-        const texts = [signed((ends[0] + ends[1]) / 2), `${signed(ends[0])} to ${signed(ends[1])}`, String(p)];
-        table.append(row("td", [metric, ...texts]));
+        table.append(row("td", [metric, signed(sign * delta), ends.map(signed).join(" to "), p]));
       });
-      shown.append(table, cell("p", "Points; paired test over instances and seeds, without a correction."));
+      const note = "Points; paired test over instances and seeds, without a correction. "
+        + "Runs on few-shot subsets that only one of the rows has are left out.";
+      shown.append(table, cell("p", note));
     });
   });
   addEventListener("hashchange", () => { if (location.hash.includes("=") || !location.hash) apply(); });

@@ -25,6 +25,7 @@ from xmcbench.leaderboard.tables import Table
 from xmcbench.metrics import protocol
 from xmcbench.output import document
 from xmcbench.output.escaping import html
+from xmcbench.output.quantities import format_p
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -191,8 +192,8 @@ def _differences(block: Differences) -> str:
     options = [(str(place), name) for place, name in names]
     pairs = [
         [
-            [*(round(100 * end, 2) for end in (found.low, found.high)), float(f"{found.p:.2g}")]
-            for found in block.tests(first, second)
+            [*(round(100 * value, 2) for value in (delta, found.low, found.high)), format_p(found.p)]
+            for delta, found in block.tests(first, second)
         ]
         for first, _ in names
         for second, _ in names[first + 1 :]
