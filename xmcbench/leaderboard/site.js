@@ -192,7 +192,8 @@
       metrics.forEach((metric, place) => {
         const [delta, least, most, p] = found[place];
         const ends = sign > 0 ? [least, most] : [-most, -least];
-        table.append(row("td", [metric, signed(sign * delta), ends.map(signed).join(" to "), p]));
+        const texts = [signed(sign * delta), ends.map(signed).join(" to "), p ? p.toFixed(4) : "< 0.0001"];
+        table.append(row("td", [metric, ...texts]));
       });
       const note = "Points; paired test over instances and seeds, without a correction. "
         + "Runs on few-shot subsets that only one of the rows has are left out.";

@@ -25,7 +25,6 @@ from xmcbench.leaderboard.tables import Table
 from xmcbench.metrics import protocol
 from xmcbench.output import document
 from xmcbench.output.escaping import html
-from xmcbench.output.quantities import format_p
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -187,12 +186,18 @@ def _sections(
 
 
 def _differences(block: Differences) -> str:
-    """The choice of two rows, and the differences of all pairs in points, from which the script shows one."""
+    """The choice of two rows, and the differences of all pairs in points, from which the script shows one.
+
+    A p-value below 0.0001 is 0, which is less to load.
+    """
     names = [*enumerate(block.rows)]
     options = [(str(place), name) for place, name in names]
     pairs = [
         [
-            [*(round(100 * value, 2) for value in (delta, found.low, found.high)), format_p(found.p)]
+            [
+                *(round(100 * value, 2) for value in (delta, found.low, found.high)),
+                round(found.p, 4) if found.p >= 1e-4 else 0,
+            ]
             for delta, found in block.tests(first, second)
         ]
         for first, _ in names
