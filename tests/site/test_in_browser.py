@@ -157,6 +157,18 @@ def test_sorting_and_filters_are_in_the_address(opened):
     assert "kind=pre-trained+outside" in link.get_attribute("href")
 
 
+def test_a_note_leaves_what_is_chosen_as_it_is(opened):
+    page = opened("lf-debian-20k-full.html", address="#table-full-a")
+    page.get_by_label("Methods").select_option("works without pairs")
+    shown = page.locator("main tbody tr:visible").count()
+    page.locator("main sup a:visible").first.click()
+    assert "=" not in page.url.partition("#")[2] != ""
+    page.get_by_label("Sort by").select_option("P@5")
+    assert page.get_by_label("Methods").input_value() == "works without pairs"
+    assert page.locator("main tbody tr:visible").count() == shown
+    assert page.url.partition("#")[2] == "kind=works+without+pairs&metric=P%405"
+
+
 def test_a_metric_can_be_left_out_of_all_tables(opened):
     page = opened("lf-debian-20k-full.html")
     heads = page.locator("main thead th:visible")

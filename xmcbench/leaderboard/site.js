@@ -39,13 +39,15 @@
   }
 
   function apply() {
-    const chosen = new URLSearchParams(location.hash.slice(1));
     // What a page does not offer, as a link from another one may ask for, changes nothing.
     const choice = (name) => {
       const value = chosen.get(name) || "";
       if (name === "search") return control(name) ? value : "";
       return [...(control(name)?.options ?? [])].some((option) => option.value === value) ? value : "";
     };
+  const read = () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
+  let chosen = read();
+
     const [setting, kind, metric, search] = choices.map(choice);
     const words = search.toLowerCase().split(/\s+/).filter(Boolean);
     const facts = (row) => [...row.querySelectorAll("th, .fact")].map((cell) => cell.textContent).join(" ").toLowerCase();
@@ -88,7 +90,6 @@
   }
 
   function choose(changes) {
-    const chosen = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
     for (const [key, value] of Object.entries(changes)) {
       if (value) chosen.set(key, value);
       else chosen.delete(key);
@@ -200,6 +201,11 @@
       shown.append(table, cell("p", note));
     });
   });
-  addEventListener("hashchange", () => { if (location.hash.includes("=") || !location.hash) apply(); });
+  addEventListener("hashchange", () => {
+    // A link within the page, as to a note, leaves what is chosen as it is.
+    if (location.hash && !location.hash.includes("=")) return;
+    chosen = read();
+    apply();
+  });
   apply();
 })();
