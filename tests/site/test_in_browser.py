@@ -18,6 +18,7 @@ from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.overall import read_list
 from xmcbench.leaderboard.pages import pages, read_remarks
 from xmcbench.metrics.flips import Verdict
+from xmcbench.output import escaping
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
 from xmcbench.runner.scoring import StoredScores
@@ -209,10 +210,12 @@ def test_a_table_is_saved_as_it_is_shown(opened):
     assert figures == sorted(figures, reverse=True)
     assert all(float(line[head.index("P@1 \u00b1")]) > 0 for line in lines)
     first = table.locator("tbody tr:visible th").first
-    first.evaluate("""cell => { cell.textContent = '=1+1, "x"'; }""")
-    with page.expect_download() as saved:
-        page.get_by_role("button", name="Download CSV").first.click()
-    assert '\n"\'=1+1, ""x""",' in Path(saved.value.path()).read_text()
+    for text in ('=1+1, "x"', '"=1+1', '" =1+1', "\uff1d1+1", "\uff0b1", "-1.5", "+1"):
+        first.evaluate("(cell, text) => { cell.textContent = text; }", text)
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Download CSV").first.click()
+        lines = csv.reader(Path(saved.value.path()).read_text().splitlines())
+        assert escaping.csv(text) in [line[0] for line in lines]
 
 
 def test_a_row_leads_to_its_command_and_its_record(opened, site):

@@ -135,7 +135,7 @@
   };
   // What a spreadsheet takes for a formula is quoted, unless it is a number.
   const field = (text) => {
-    const inert = /^[=+\-@]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
+    const inert = /^[ "]*[=+\-@\uff1d\uff0b\uff0d\uff20]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
     return /[",\n]/.test(inert) ? `"${inert.replace(/"/g, '""')}"` : inert;
   };
   // The rows and columns that are shown, in their order; a column with intervals is followed by one of their half-widths.
