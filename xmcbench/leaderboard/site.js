@@ -21,6 +21,14 @@
     return typeof one === "number" ? -1 : 1;
   };
 
+  const words = (row) => [...row.querySelectorAll("th, .fact")].map((cell) => cell.textContent).join(" ").toLowerCase();
+  // What the tables say of a record, as only the first one names its encoder; not the line about it, with its keys.
+  const facts = new Map();
+  const identity = (row) => row.id || row.querySelector('th a[href*="#record-"]')?.hash.slice(1) || row;
+  [...original.values()].flat().filter((row) => !row.id).forEach((row) => {
+    facts.set(identity(row), `${facts.get(identity(row)) ?? ""} ${words(row)}`);
+  });
+
   function sort(table, column, direction) {
     const rows = [...original.get(table)];
     columns(table).forEach((head, place) => {
@@ -38,6 +46,9 @@
     table.tBodies[0].append(...rows);
   }
 
+  const read = () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
+  let chosen = read();
+
   function apply() {
     // What a page does not offer, as a link from another one may ask for, changes nothing.
     const choice = (name) => {
@@ -45,21 +56,18 @@
       if (name === "search") return control(name) ? value : "";
       return [...(control(name)?.options ?? [])].some((option) => option.value === value) ? value : "";
     };
-  const read = () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
-  let chosen = read();
-
     const [setting, kind, metric, search] = choices.map(choice);
-    const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-    const facts = (row) => [...row.querySelectorAll("th, .fact")].map((cell) => cell.textContent).join(" ").toLowerCase();
+    const wanted = search.toLowerCase().split(/\s+/).filter(Boolean);
     sections.forEach((part) => { part.hidden = Boolean(setting) && part.dataset.setting !== setting; });
-    let shown = 0;
+    const shown = new Set();
     tables.forEach((table) => {
       const filtered = original.get(table).some((row) => row.dataset.kinds);
       original.get(table).forEach((row) => {
-        const text = words.length && filtered ? facts(row) : "";
-        row.hidden = filtered && ((Boolean(kind) && !(row.dataset.kinds || "").split("|").includes(kind))
-          || words.some((word) => !text.includes(word)));
-        shown += row.hidden || table.closest("[hidden]") ? 0 : 1;
+        if (!filtered) return;
+        const text = wanted.length ? `${facts.get(identity(row)) ?? ""} ${words(row)}` : "";
+        row.hidden = (Boolean(kind) && !(row.dataset.kinds || "").split("|").includes(kind))
+          || wanted.some((word) => !text.includes(word));
+        if (!row.hidden && !table.closest("[hidden]")) shown.add(identity(row));
       });
     });
     const without = (chosen.get("without") || "").split(",");
@@ -79,7 +87,7 @@
     });
     if (form) {
       choices.forEach((name) => { if (control(name)) control(name).value = choice(name); });
-      form.querySelector(".status").textContent = `${shown} ${shown === 1 ? "row" : "rows"} shown`;
+      form.querySelector(".status").textContent = `${shown.size} ${shown.size === 1 ? "row" : "rows"} shown`;
     }
     document.querySelectorAll("nav a[href]").forEach((link) => {
       const rest = new URLSearchParams(chosen);
@@ -128,7 +136,7 @@
       choose({ setting: "", kind: "", metric: "", search: "", without: "", sort: "" });
     });
   }
-  const words = (cell) => {
+  const content = (cell) => {
     const copy = cell.cloneNode(true);
     copy.querySelectorAll("sup, small, span").forEach((part) => part.remove());
     return copy.textContent.trim();
@@ -146,7 +154,7 @@
       if (head.hidden) return;
       const cells = rows.map((row) => row.cells[place]);
       const spreads = cells.map((cell) => (cell.querySelector("small")?.textContent ?? "").replace("\u00b1", ""));
-      [name(head), ...cells.map(words)].forEach((text, line) => lines[line].push(text));
+      [name(head), ...cells.map(content)].forEach((text, line) => lines[line].push(text));
       if (spreads.some(Boolean)) [`${name(head)} \u00b1`, ...spreads].forEach((text, line) => lines[line].push(text));
     });
     return lines.map((line) => line.map(field).join(",") + "\n").join("");
