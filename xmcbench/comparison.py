@@ -127,8 +127,8 @@ class Comparison:
         lines = [f"{verdict} ({test}; Holm's correction over {len(self.adjusted)} metrics)."]
         if are_few:
             lines.append(
-                f"With fewer than {FEW_ROWS} instances, a more cautious test is used, which seldom finds small differences "
-                "significant."
+                f"With fewer than {FEW_ROWS} instances, a more cautious test is used, which seldom finds small "
+                "differences significant."
             )
         if any(difference.about_runs for difference in self.differences.values()):
             lines.append(

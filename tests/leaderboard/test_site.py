@@ -3,6 +3,7 @@
 What a browser makes of it is tested in tests/site.
 """
 
+import json
 import re
 from html.parser import HTMLParser
 from importlib.metadata import metadata
@@ -10,11 +11,13 @@ from importlib.metadata import metadata
 import pytest
 
 from xmcbench import __version__
+from xmcbench.leaderboard.blocks import Differences, Page
 from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.pages import pages
 from xmcbench.leaderboard.published import sources
 from xmcbench.leaderboard.tables import Table
 from xmcbench.metrics import protocol
+from xmcbench.metrics.flips import Verdict
 from xmcbench.setting import Setting
 
 HOSTILE = "<script>alert(1)</script> | `x` \\input{x} \" ' \u202e [a](javascript:x) &lt;"
@@ -226,3 +229,16 @@ def test_kinds_of_rows_are_those_of_their_records(record):
     made = files(pages(records, runs="my runs"), "html")["tiny-ez.html"]
     rows = [row[-2] for row in Reader(made).rows if row[0] == "OUTSIDE" and "reproduce" in row[-2]]
     assert rows == [f"{command} --runs 'my runs'"]
+
+
+def test_differences_are_kept_with_their_intervals():
+    """The interval of a difference need not be symmetric: its middle was shown for the difference."""
+    found = {(0, 1): (0.05, Verdict(-0.26, 0.3, 0.62341)), (0, 2): (0.2, Verdict(0.1, 0.3, 9e-5))}
+    found[1, 2] = (0.15, Verdict(0.0, 0.25, 0.049))
+    block = Differences(("a", "b", "c"), ("P@1",), lambda *rows: [found[rows]])
+    made = files([Page("tiny", "Tiny", (block,))], "html")["tiny.html"]
+    (data,) = re.findall('<script type="application/json">(.*?)</script>', made)
+    assert json.loads(data) == {
+        "metrics": ["P@1"],
+        "pairs": [[[5, -26, 30, 0.6234]], [[20, 10, 30, 0]], [[15, 0, 25, 0.049]]],
+    }

@@ -235,7 +235,8 @@ def test_rows_that_hardly_differ_are_tested_as_by_randomization(lost):
     one, other = contender(first, deterministic=True), contender(second, deterministic=True)
     exact = paired.compare(one.runs, other.runs, deterministic=(True, True))["P@1"]
     assert p_value(one, other, "P@1") == pytest.approx(exact.p, abs=0.01)
-    found = difference(one, other, "P@1")
+    delta, found = difference(one, other, "P@1")
+    assert delta == pytest.approx(exact.delta) == pytest.approx(lost / 1121)
     assert found == pytest.approx((exact.low, exact.high, exact.p), abs=5e-4)
     if lost < 100:
         assert found.p == exact.p
@@ -249,7 +250,8 @@ def test_rows_are_tested_on_the_subsets_that_both_have():
         every = contender(*(column[:rows] for column in columns))
         three = contender(*(column[:rows] for column in columns[:3]))
         assert p_value(every, three, "P@1") == p_value(three, every, "P@1") == 1
-        found = difference(every, three, "P@1")
+        delta, found = difference(every, three, "P@1")
+        assert delta == 0
         assert found.low <= 0 <= found.high < 0.05
     elsewhere = Contender(three.runs, ["t0", "t1", "t2"], deterministic=False)
     assert p_value(every, elsewhere, "P@1") < 1
@@ -269,14 +271,17 @@ def test_the_interval_is_that_of_paired():
     rng = np.random.default_rng(6)
     one, other = (contender(*(draw(rng, share) for _ in range(3))) for share in (0.42, 0.40))
     exact = paired.compare(one.runs, other.runs, matched=True)["P@1"]
-    assert difference(one, other, "P@1") == pytest.approx((exact.low, exact.high, exact.p), rel=1e-9)
+    delta, found = difference(one, other, "P@1")
+    assert (delta, *found) == pytest.approx((exact.delta, exact.low, exact.high, exact.p), rel=1e-9)
     first, second = contender(draw(rng, 0.4), deterministic=True), contender(draw(rng, 0.38), deterministic=True)
     exact = paired.compare(first.runs, second.runs, deterministic=(True, True))["P@1"]
-    found = difference(first, second, "P@1")
+    delta, found = difference(first, second, "P@1")
+    assert delta == pytest.approx(exact.delta)
     assert found[:2] == pytest.approx((exact.low, exact.high), abs=5e-4)
     few, fewer = (contender(draw(rng, share, 50), deterministic=True) for share in (0.5, 0.3))
     exact = paired.compare(few.runs, fewer.runs, deterministic=(True, True), matched=True)["P@1"]
-    assert difference(few, fewer, "P@1") == (exact.low, exact.high, exact.p)
+    assert difference(few, fewer, "P@1") == (exact.delta, (exact.low, exact.high, exact.p))
+    assert exact.delta != pytest.approx((exact.low + exact.high) / 2, abs=1e-3)
 
 
 def test_few_rows_are_tested_as_by_paired():

@@ -12,10 +12,13 @@ import pytest
 from xmcbench.analysis.explain import explain
 from xmcbench.analysis.explanation_page import write_page
 from xmcbench.comparison import compare
+from xmcbench.leaderboard.blocks import Differences, Page
 from xmcbench.leaderboard.examples import Examples
 from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.overall import read_list
 from xmcbench.leaderboard.pages import pages, read_remarks
+from xmcbench.metrics.flips import Verdict
+from xmcbench.output import escaping
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
 from xmcbench.runner.scoring import StoredScores
@@ -135,9 +138,8 @@ def test_sorting_and_filters_are_in_the_address(opened):
     page.get_by_label("Search").fill("minilm ict")
     names = table.locator("tbody tr:visible th").all_inner_texts()
     assert {name.rstrip("abcdefgh") for name in names} == {"ICT"}
-    rows = page.locator("main tbody tr:visible").count()
-    assert 0 < rows < everything
-    assert page.locator(".controls .status").inner_text() == f"{rows} rows shown"
+    assert 0 < page.locator("main tbody tr:visible").count() < everything
+    assert page.locator(".controls .status").inner_text() == f"{count_records(page)} rows shown"
     page.get_by_label("Search").fill("")
     page.get_by_label("Methods").select_option("pre-trained outside")
     page.get_by_label("Sort by").select_option("P@5")
@@ -153,6 +155,40 @@ def test_sorting_and_filters_are_in_the_address(opened):
     assert again.locator("main tbody tr:visible").count() == everything
     link = page.locator("nav a", has_text="LF-YSO-25K")
     assert "kind=pre-trained+outside" in link.get_attribute("href")
+
+
+def test_a_row_is_found_in_every_table_and_counted_once(opened):
+    """The encoder of a row is a fact of the first table only; its figures are in many."""
+    name = "lf-debian-2k-fs-label-0.01.html"
+    page = opened(name)
+    everything = page.locator(".controls .status").inner_text()
+    assert everything == f"{count_records(page)} rows shown"
+    page.get_by_label("Search").fill("minilm")
+    tables = [
+        records_in(table.locator("tbody tr:visible")) for table in page.locator("main table:has(tr[data-kinds])").all()
+    ]
+    assert tables[0] == tables[1] != set()
+    assert all(found & tables[0] for found in tables)
+    assert page.locator(".controls .status").inner_text() == f"{count_records(page)} rows shown" != everything
+    # The key of a record is no fact of the row: two digits of it would be found by chance.
+    key = page.locator("tr[id]:visible").first.get_attribute("id").removeprefix("record-")
+    page.get_by_label("Search").fill(key)
+    assert page.locator("main table").first.locator("tbody tr:visible").count() == 0
+    assert page.locator(".controls .status").inner_text() == "1 row shown"
+    page.get_by_label("Search").fill("zzzz")
+    assert page.locator(".controls .status").inner_text() == "0 rows shown"
+
+
+def test_a_note_leaves_what_is_chosen_as_it_is(opened):
+    page = opened("lf-debian-20k-full.html", address="#table-full-a")
+    page.get_by_label("Methods").select_option("works without pairs")
+    shown = page.locator("main tbody tr:visible").count()
+    page.locator("main sup a:visible").first.click()
+    assert "=" not in page.url.partition("#")[2] != ""
+    page.get_by_label("Sort by").select_option("P@5")
+    assert page.get_by_label("Methods").input_value() == "works without pairs"
+    assert page.locator("main tbody tr:visible").count() == shown
+    assert page.url.partition("#")[2] == "kind=works+without+pairs&metric=P%405"
 
 
 def test_a_metric_can_be_left_out_of_all_tables(opened):
@@ -195,10 +231,12 @@ def test_a_table_is_saved_as_it_is_shown(opened):
     assert figures == sorted(figures, reverse=True)
     assert all(float(line[head.index("P@1 \u00b1")]) > 0 for line in lines)
     first = table.locator("tbody tr:visible th").first
-    first.evaluate("""cell => { cell.textContent = '=1+1, "x"'; }""")
-    with page.expect_download() as saved:
-        page.get_by_role("button", name="Download CSV").first.click()
-    assert '\n"\'=1+1, ""x""",' in Path(saved.value.path()).read_text()
+    for text in ('=1+1, "x"', '"=1+1', '" =1+1', "\uff1d1+1", "\uff0b1", "-1.5", "+1"):
+        first.evaluate("(cell, text) => { cell.textContent = text; }", text)
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Download CSV").first.click()
+        lines = csv.reader(Path(saved.value.path()).read_text().splitlines())
+        assert escaping.csv(text) in [line[0] for line in lines]
 
 
 def test_a_row_leads_to_its_command_and_its_record(opened, site):
@@ -235,6 +273,24 @@ def test_two_rows_can_be_compared(opened):
         assert found["ZestXML"][metric] == (-delta, p)
     second.select_option(label="ZestXML")
     assert shown.inner_text() == ""
+
+
+def test_a_difference_is_not_the_middle_of_its_interval(browser, tmp_path):
+    found = Differences(("a", "b"), ("P@1",), lambda *_: [(0.05, Verdict(-0.26, 0.3, 0.0))])
+    for name, content in files([Page("tiny", "Tiny", (found,))], "html").items():
+        (tmp_path / name).write_text(content)
+    page = browser.new_page()
+    page.goto((tmp_path / "tiny.html").as_uri())
+    page.locator(".compare summary").click()
+    first, second = page.locator(".compare select").all()
+    for one, other, texts in (
+        ("a", "b", ["+5.00", "\u221226.00 to +30.00"]),
+        ("b", "a", ["\u22125.00", "\u221230.00 to +26.00"]),
+    ):
+        first.select_option(label=one)
+        second.select_option(label=other)
+        assert page.locator(".compare [role=status] td").all_inner_texts() == [*texts, "< 0.0001"]
+    page.close()
 
 
 @pytest.mark.parametrize("width", [1280, 400])
@@ -308,6 +364,16 @@ def test_a_browser_runs_nothing_but_what_the_page_came_with(browser, site, tmp_p
     assert sum("https://example.org/x.js" in message for message in refused) == 1
     assert len(refused) >= 5
     context.close()
+
+
+def count_records(page):
+    """Return how many rows are shown, each once, however many tables it is in."""
+    return len(records_in(page.locator("main tr[data-kinds]:visible")))
+
+
+def records_in(rows):
+    """Return the ids of the lines about records that rows are or lead to."""
+    return {*rows.evaluate_all("all => all.map(row => row.id || row.querySelector('th a').hash.slice(1))")}
 
 
 def column(table, name):

@@ -43,12 +43,12 @@ class Figures:
 class Differences:
     """The differences of all pairs of rows of the table before it, for a reader who chooses two; on a site only.
 
-    rows: their names. tests: of the rows at two places, a verdict in points per metric.
+    rows: their names. tests: of the rows at two places, the difference per metric and the verdict on it, as fractions.
     """
 
     rows: tuple[str, ...]
     metrics: tuple[str, ...]
-    tests: Callable[[int, int], Sequence[Verdict]]
+    tests: Callable[[int, int], Sequence[tuple[float, Verdict]]]
 
 
 #: A block is a heading, a paragraph in Markdown, a table, a row of figures or the differences of rows. Only a paragraph

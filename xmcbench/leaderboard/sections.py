@@ -70,7 +70,7 @@ class Context:
         contenders = [*self._contenders(shown).values()]
         known = _shared(shown, metrics)
 
-        def tests(first: int, second: int) -> list[Verdict]:
+        def tests(first: int, second: int) -> list[tuple[float, Verdict]]:
             return [difference(contenders[first], contenders[second], metric) for metric in known]
 
         return [Differences(tuple(short_names(shown)), known, tests)] if len(contenders) > 1 else []

@@ -21,6 +21,14 @@
     return typeof one === "number" ? -1 : 1;
   };
 
+  const words = (row) => [...row.querySelectorAll("th, .fact")].map((cell) => cell.textContent).join(" ").toLowerCase();
+  // What the tables say of a record, as only the first one names its encoder; not the line about it, with its keys.
+  const facts = new Map();
+  const identity = (row) => row.id || row.querySelector('th a[href*="#record-"]')?.hash.slice(1) || row;
+  [...original.values()].flat().filter((row) => !row.id).forEach((row) => {
+    facts.set(identity(row), `${facts.get(identity(row)) ?? ""} ${words(row)}`);
+  });
+
   function sort(table, column, direction) {
     const rows = [...original.get(table)];
     columns(table).forEach((head, place) => {
@@ -38,8 +46,10 @@
     table.tBodies[0].append(...rows);
   }
 
+  const read = () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
+  let chosen = read();
+
   function apply() {
-    const chosen = new URLSearchParams(location.hash.slice(1));
     // What a page does not offer, as a link from another one may ask for, changes nothing.
     const choice = (name) => {
       const value = chosen.get(name) || "";
@@ -47,17 +57,17 @@
       return [...(control(name)?.options ?? [])].some((option) => option.value === value) ? value : "";
     };
     const [setting, kind, metric, search] = choices.map(choice);
-    const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-    const facts = (row) => [...row.querySelectorAll("th, .fact")].map((cell) => cell.textContent).join(" ").toLowerCase();
+    const wanted = search.toLowerCase().split(/\s+/).filter(Boolean);
     sections.forEach((part) => { part.hidden = Boolean(setting) && part.dataset.setting !== setting; });
-    let shown = 0;
+    const shown = new Set();
     tables.forEach((table) => {
       const filtered = original.get(table).some((row) => row.dataset.kinds);
       original.get(table).forEach((row) => {
-        const text = words.length && filtered ? facts(row) : "";
-        row.hidden = filtered && ((Boolean(kind) && !(row.dataset.kinds || "").split("|").includes(kind))
-          || words.some((word) => !text.includes(word)));
-        shown += row.hidden || table.closest("[hidden]") ? 0 : 1;
+        if (!filtered) return;
+        const text = wanted.length ? `${facts.get(identity(row)) ?? ""} ${words(row)}` : "";
+        row.hidden = (Boolean(kind) && !(row.dataset.kinds || "").split("|").includes(kind))
+          || wanted.some((word) => !text.includes(word));
+        if (!row.hidden && !table.closest("[hidden]")) shown.add(identity(row));
       });
     });
     const without = (chosen.get("without") || "").split(",");
@@ -77,7 +87,7 @@
     });
     if (form) {
       choices.forEach((name) => { if (control(name)) control(name).value = choice(name); });
-      form.querySelector(".status").textContent = `${shown} ${shown === 1 ? "row" : "rows"} shown`;
+      form.querySelector(".status").textContent = `${shown.size} ${shown.size === 1 ? "row" : "rows"} shown`;
     }
     document.querySelectorAll("nav a[href]").forEach((link) => {
       const rest = new URLSearchParams(chosen);
@@ -88,7 +98,6 @@
   }
 
   function choose(changes) {
-    const chosen = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
     for (const [key, value] of Object.entries(changes)) {
       if (value) chosen.set(key, value);
       else chosen.delete(key);
@@ -127,14 +136,14 @@
       choose({ setting: "", kind: "", metric: "", search: "", without: "", sort: "" });
     });
   }
-  const words = (cell) => {
+  const content = (cell) => {
     const copy = cell.cloneNode(true);
     copy.querySelectorAll("sup, small, span").forEach((part) => part.remove());
     return copy.textContent.trim();
   };
   // What a spreadsheet takes for a formula is quoted, unless it is a number.
   const field = (text) => {
-    const inert = /^[=+\-@]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
+    const inert = /^[ "]*[=+\-@\uff1d\uff0b\uff0d\uff20]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
     return /[",\n]/.test(inert) ? `"${inert.replace(/"/g, '""')}"` : inert;
   };
   // The rows and columns that are shown, in their order; a column with intervals is followed by one of their half-widths.
@@ -145,7 +154,7 @@
       if (head.hidden) return;
       const cells = rows.map((row) => row.cells[place]);
       const spreads = cells.map((cell) => (cell.querySelector("small")?.textContent ?? "").replace("\u00b1", ""));
-      [name(head), ...cells.map(words)].forEach((text, line) => lines[line].push(text));
+      [name(head), ...cells.map(content)].forEach((text, line) => lines[line].push(text));
       if (spreads.some(Boolean)) [`${name(head)} \u00b1`, ...spreads].forEach((text, line) => lines[line].push(text));
     });
     return lines.map((line) => line.map(field).join(",") + "\n").join("");
@@ -190,14 +199,21 @@
       const table = document.createElement("table");
       table.append(row("th", ["Metric", "difference", "95% interval", "p"]));
       metrics.forEach((metric, place) => {
-        const [least, most, p] = found[place];
+        const [delta, least, most, p] = found[place];
         const ends = sign > 0 ? [least, most] : [-most, -least];
-        const texts = [signed((ends[0] + ends[1]) / 2), `${signed(ends[0])} to ${signed(ends[1])}`, String(p)];
+        const texts = [signed(sign * delta), ends.map(signed).join(" to "), p ? p.toFixed(4) : "< 0.0001"];
         table.append(row("td", [metric, ...texts]));
       });
-      shown.append(table, cell("p", "Points; paired test over instances and seeds, without a correction."));
+      const note = "Points; paired test over instances and seeds, without a correction. "
+        + "Runs on few-shot subsets that only one of the rows has are left out.";
+      shown.append(table, cell("p", note));
     });
   });
-  addEventListener("hashchange", () => { if (location.hash.includes("=") || !location.hash) apply(); });
+  addEventListener("hashchange", () => {
+    // A link within the page, as to a note, leaves what is chosen as it is.
+    if (location.hash && !location.hash.includes("=")) return;
+    chosen = read();
+    apply();
+  });
   apply();
 })();

@@ -186,13 +186,19 @@ def _sections(
 
 
 def _differences(block: Differences) -> str:
-    """The choice of two rows, and the differences of all pairs in points, from which the script shows one."""
+    """The choice of two rows, and the differences of all pairs in points, from which the script shows one.
+
+    A p-value below 0.0001 is 0, which is less to load.
+    """
     names = [*enumerate(block.rows)]
     options = [(str(place), name) for place, name in names]
     pairs = [
         [
-            [*(round(100 * end, 2) for end in (found.low, found.high)), float(f"{found.p:.2g}")]
-            for found in block.tests(first, second)
+            [
+                *(round(100 * value, 2) for value in (delta, found.low, found.high)),
+                round(found.p, 4) if found.p >= 1e-4 else 0,
+            ]
+            for delta, found in block.tests(first, second)
         ]
         for first, _ in names
         for second, _ in names[first + 1 :]

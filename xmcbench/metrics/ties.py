@@ -67,36 +67,40 @@ def _find_tied(contenders: Mapping[str, Contender], metric: str) -> frozenset[st
 
 def p_value(first: Contender, second: Contender, metric: str) -> float:
     """Return the two-sided p-value of no difference of two rows in a metric. Raises what ``paired.compare`` raises."""
-    return _verdict(first, second, metric, only_p=True).p
+    return _verdict(first, second, metric, only_p=True)[1].p
 
 
-def difference(first: Contender, second: Contender, metric: str) -> Verdict:
-    """Return the interval and the p-value of the difference of two rows in a metric, first minus second."""
+def difference(first: Contender, second: Contender, metric: str) -> tuple[float, Verdict]:
+    """Return the difference of two rows in a metric, first minus second, with its interval and p-value."""
     return _verdict(first, second, metric, only_p=False)
 
 
-def _verdict(first: Contender, second: Contender, metric: str, *, only_p: bool) -> Verdict:
-    """Return the verdict on a difference. only_p: the interval may be that of other rows, which takes less time."""
+def _verdict(first: Contender, second: Contender, metric: str, *, only_p: bool) -> tuple[float, Verdict]:
+    """Return a difference and the verdict on it.
+
+    only_p: the interval may be that of other rows, which takes less time.
+    """
     if first.runs[0].scored < FEW_ROWS:
         found = _exact(first, second)[metric]
-        return Verdict(found.low, found.high, found.p)
+        return found.delta, Verdict(found.low, found.high, found.p)
     first, second = _on_common_subsets(first, second)
     one, other, weight = first.side(metric), second.side(metric), first.runs[0].weights(metric)
     varying = seeds.list_varying(one, other, weight, _is_matched(first, second))
     by_row = one.by_row - other.by_row
+    delta = float(by_row.mean())
     error: seeds.BehrensFisher | _Normal
     if varying and all(side.deterministic or len(side.runs) > 1 for side in (first, second)):
-        delta, error = seeds.difference(by_row, varying, weight)
+        _, error = seeds.difference(by_row, varying, weight)
     elif 0 < np.count_nonzero(by_row) < _FEW_DIFFERENCES:
         if only_p:  # rows without a difference matter to the interval alone
-            return flips.verdicts({metric: by_row[by_row != 0]}, {})[metric]
-        return flips.verdicts({metric: by_row}, {metric: weight})[metric]
+            return delta, flips.verdicts({metric: by_row[by_row != 0]}, {})[metric]
+        return delta, flips.verdicts({metric: by_row}, {metric: weight})[metric]
     else:
-        rows, delta = len(by_row), float(by_row.mean())
+        rows = len(by_row)
         left = by_row - delta * weight
         error = _Normal(sqrt(float(left @ left) / (rows - 1) / rows))
     half = error.critical()
-    return Verdict(delta - half, delta + half, error.tail(abs(delta)))
+    return delta, Verdict(delta - half, delta + half, error.tail(abs(delta)))
 
 
 def _on_common_subsets(first: Contender, second: Contender) -> tuple[Contender, Contender]:

@@ -43,7 +43,7 @@ th, td { padding: .3rem .6rem; text-align: right; vertical-align: top; border-bo
 th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 11rem; }
 thead th { vertical-align: bottom; background: var(--band); }
 tbody th { font-weight: normal; }
-.faint, small { color: var(--faint); }
+small { color: var(--faint); }
 article { border: 1px solid var(--line); padding: .6rem .9rem; margin: .8rem 0; }
 article h3 { margin: 0 0 .3em; font-size: 1rem; }
 """
