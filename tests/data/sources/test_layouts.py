@@ -380,6 +380,7 @@ def test_parts_with_different_columns_are_noted_each(made):
     assert load_dataset(listed).notes[0] == "columns of train.jsonl: text=text, labels=labels"
 
 
+@pytest.mark.parametrize(("sign", "name"), [(",", "commas"), ("|", "vertical bars")])
 @pytest.mark.parametrize(
     ("cells", "noted"),
     [
@@ -390,19 +391,20 @@ def test_parts_with_different_columns_are_noted_each(made):
         (['["a", "b"]'] * 20 + ["a"], None),
     ],
 )
-def test_a_comma_where_the_separator_is_expected_is_noted(made, cells, noted):
-    rows = [json.dumps({"text": f"text {row}", "labels": cell}) for row, cell in enumerate(cells)]
+def test_another_sign_where_the_separator_is_expected_is_noted(made, cells, noted, sign, name):
+    texts = [cell if cell.startswith("[") else cell.replace(",", sign) for cell in cells]
+    rows = [json.dumps({"text": f"text {row}", "labels": cell}) for row, cell in enumerate(texts)]
     folder = made({"train.jsonl": rows, "test.csv": "text,labels\none,a\n"})
     notes = [note for note in load_dataset(folder).notes if "separator" in note and "columns of" not in note]
     assert notes == (
         [
-            f"no cell of labels in train.jsonl has the separator ';', and {noted} have a comma; where commas separate "
-            "labels, add ?separator=, to the place"
+            f"no cell of labels in train.jsonl has the separator ';', and {noted} have {sign!r}; if {name} separate "
+            f"the labels, append ?separator={sign} to the place"
         ]
         if noted
         else []
     )
-    divided = load_dataset(f"{folder}?separator=,")
+    divided = load_dataset(f"{folder}?separator={sign}")
     assert not [note for note in divided.notes if note.startswith("no cell")]
     if noted:
         assert [*divided.labels] == ["a", "b", "c"]
