@@ -62,10 +62,21 @@ def test_results_have_a_part_for_each_dataset_and_setting(two):
         ("no", ""),
         ("[worker 1] ValueError: no", ""),
         ("", ""),
+        (
+            "Fatal Python error: Segmentation fault\n\n"
+            "Thread 0x00007f6171b826c0 (most recent call first):\n"
+            '  File "threading.py", line 982 in run\n\n'
+            "Current thread 0x00007f6188636b80 (most recent call first):\n"
+            '  File "segv.py", line 9 in fit\n'
+            '  File "worker.py", line 44 in main\n\n'
+            "Extension modules: numpy.core._multiarray_umath, numpy.linalg._umath_linalg (total: 2)",
+            ': File "segv.py", line 9 in fit',
+        ),
+        ("trained\nExtension modules: numpy.core._multiarray_umath (total: 1)", ": trained"),
     ],
 )
 def test_a_problem_says_nothing_twice(record, altered, tmp_path, last, said):
-    """The last line of its log may be a part of the reason, or hold it."""
+    """The last line of its log may be a part of the reason, or hold it; that of a crash says nothing."""
     log = tmp_path / "x.log"
     log.write_text(f"{last}\n\n")
     failed = altered(record(status="failed"), (("log",), "x.log"))

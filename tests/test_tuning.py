@@ -206,6 +206,11 @@ def test_the_chart_has_the_best_value_until_each_trial():
     given = dataclasses.replace(tuned, fixed={"k1": 2})
     assert given.flags == "--set bm25.k1=2 --set bm25.b=3"
     assert "20.00 with the given values; select it with" in str(given)
+    assert "interval" not in str(given)
+    near = dataclasses.replace(tuned, trials=[dataclasses.replace(trial, half_width=0.08) for trial in trials])
+    assert "30.00 ±8.0, 20.00 with the values of the preset, within the interval; select it with" in str(near)
+    apart = dataclasses.replace(tuned, trials=[dataclasses.replace(trial, half_width=0.07) for trial in trials])
+    assert "interval" not in str(apart)
     unbeaten = dataclasses.replace(given, trials=given.trials[:3])
     assert str(unbeaten).endswith("no trial is better than the given values")
     assert tuned.chart().stem == "tiny-dev-bm25-quick-trials"

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -277,9 +278,18 @@ def files_of(record: Record, runs: Path) -> str:
             lines = stream.read().decode(errors="replace").split("\n")
     except OSError:
         return ""
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    last = _last_words([line.strip() for line in lines if line.strip()])
     new = last and last not in record.reason and record.reason not in last
     return f" (log: {runs / record.log}{f': {last}' if new else ''})"
+
+
+def _last_words(lines: Sequence[str]) -> str:
+    """Return the last line of a log; where faulthandler wrote it, the frame of the crash, as module names end it."""
+    *others, last = lines or [""]
+    if not last.startswith("Extension modules: "):
+        return last
+    frames = [frame for head, frame in pairwise(others) if head.startswith("Current thread 0x")]
+    return (frames or others or [""])[-1]
 
 
 def flat(record: Record, filter_name: str, staleness: Staleness) -> dict[str, Any]:

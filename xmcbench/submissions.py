@@ -41,7 +41,7 @@ _LONGEST = 200
 class Candidate:
     """A record that was sent: its file, the runs folder that it lies in, and what its dataset is loaded by.
 
-    there: whether the board has this very record.
+    there: whether the board has the result: this record, or its own one with the same predictions, which stays.
     """
 
     path: Path
@@ -103,16 +103,15 @@ def examine(
                 if record.cell.method not in registered:  # the audit knows what those are called
                     _check_names(record, titles)
                 audit(record, sent, loaded[name], source, registry, scorer)
-                _check_free(record, board, force)
+                there = _find_there(record, board, force)
                 if twin := sent_before.get(record.key):
                     raise StorageError(f"{twin} is a record of the same cell", "send only one of them")
                 sent_before[record.key] = path
-                there = board.sound(record.cell) == record
             except XmcbenchError as error:
                 found.refused[path] = error
                 continue
             titles.setdefault(record.cell.method, record.method.title)
-            found.accepted.append(Candidate(path, record, sent, source, there))
+            found.accepted.append(Candidate(path, there or record, sent, source, there is not None))
     taken = {candidate.record.key for candidate in found.accepted}
     others = [record for record in here if record.cell.dataset in loaded and record.key not in taken]
     # A board leaves records of earlier versions out.
@@ -176,13 +175,19 @@ def _check_names(record: Record, titles: Mapping[str, str]) -> None:
                 )
 
 
-def _check_free(record: Record, board: Store, force: bool) -> None:
+def _find_there(record: Record, board: Store, force: bool) -> Record | None:
+    """Return the board's record of the cell if its result is the same one. Raises StorageError if it is another one,
+    without ``force``."""
     here = board.sound(record.cell)
-    if here is not None and here.finished and here != record and not force:
-        place = board.place(record.cell)
-        raise StorageError(
-            f"{place} already holds another record of this cell, from {here.measured.started}", "--force replaces it"
-        )
+    if here is None or not here.finished or here.predictions is None or record.predictions is None:
+        return None
+    # Figures follow from predictions, as the audit has found; times may differ.
+    if here == record or (here.predictions.sha256 == record.predictions.sha256 and not force):
+        return here
+    if force:
+        return None
+    said = f"{board.place(record.cell)} already holds another record of this cell, with other predictions"
+    raise StorageError(f"{said}, from {here.measured.started}", "--force replaces it")
 
 
 def _showable(

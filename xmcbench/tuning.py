@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import hypot
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,10 @@ class Tuned:
     def __str__(self) -> str:
         best, first = self.best, self.trials[0]
         values = "values of the preset" if not self.fixed else "given values"
-        before = f", {_percent(first)} with the {values}" if best.number and first.value is not None else ""
+        before = ""
+        if best.number and best.value is not None and first.value is not None:
+            is_close = best.value - first.value <= hypot(best.half_width, first.half_width)
+            before = f", {_percent(first)} with the {values}{', within the interval' if is_close else ''}"
         width = f" ±{100 * best.half_width:.1f}"
         chosen = f"select it with {self.flags}" if best.number else f"no trial is better than the {values}"
         return (

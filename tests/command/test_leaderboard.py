@@ -280,7 +280,7 @@ def test_records_are_added_to_the_board_that_is_named(inside, tiny, runs, tmp_pa
     assert not (tmp_path / "leaderboards").exists()
 
 
-def test_another_record_of_a_cell_is_replaced_on_demand_alone(inside, tiny, runs, tmp_path):
+def test_another_record_of_a_cell_is_replaced_on_demand_alone(inside, tiny, runs, tmp_path, altered):
     adding = ("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
     assert inside(*adding).returncode == 0
     again = inside(*adding)  # the same record may come twice
@@ -290,10 +290,15 @@ def test_another_record_of_a_cell_is_replaced_on_demand_alone(inside, tiny, runs
     forge(lambda record, _: record["measured"].update(started="2001-02-03T04:05:06+00:00"))(path)
     board = Store(tmp_path / "board")
     before = board.records()
+    ended = inside(*adding)  # the cell was run again, with the same result
+    assert (ended.returncode, ended.stdout, board.records()) == (0, again.stdout, before), ended.stderr
+    (there,) = [record for record in before if record.cell == dict(Store(runs).entries())[path].cell]
+    board.write(altered(there, (("predictions", "sha256"), "0" * 64)))
+    before = board.records()
     ended = inside(*adding)
     assert (ended.returncode, ended.stdout.count("already there: ")) == (1, 3)
     assert f"refused: {path.relative_to(tmp_path)}" in ended.stderr
-    assert "another record of this cell" in ended.stderr
+    assert "another record of this cell, with other predictions" in ended.stderr
     assert board.records() == before
     assert f"added: board/records/tiny/ez.jsonl/{path.stem}\n" in inside(*adding, "--force").stdout
     assert board.records() == Store(runs).records() != before

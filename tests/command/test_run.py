@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from xmcbench.command import flags
+from xmcbench.command import flags, settings_file
 from xmcbench.environment import machine_cores
 
 FEW = ("--setting", "fs", "--ratio", "0.5")
@@ -772,6 +772,28 @@ def test_grids_of_a_settings_file_are_planned_together(inside, tiny, tmp_path):
     # What the command line says of a parameter replaces all that the file says of it.
     assert {name for name, _, _ in cells("--set", "bm25.k1=2", "--methods", "bm25")} == {"BM25 (k1=2.0, b=0.5)"}
     assert {seed for *_, seed in cells("--seed=7")} == {7}
+    # Values of methods that the command line leaves out do not matter.
+    assert {name for name, *_ in cells("--methods=tfidf")} == {"TF-IDF"}
+    wrong = inside("run", "--config", "x.toml", "--dry-run", "--methods", "tfidf", "--set", "bm25.k1=2")
+    assert "--set bm25: bm25 is not among the methods of this run" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("methods", "kept"),
+    [
+        ("tfidf", ["tfidf"]),
+        ("bm25, tfidf:sklearn", ["tfidf", "bm25"]),
+        ("all", ["tfidf", "bm25"]),
+        ("knn", []),
+    ],
+)
+def test_a_settings_file_sets_values_of_the_methods_of_the_command_line(tmp_path, methods, kept):
+    path = tmp_path / "x.toml"
+    path.write_text("[set.tfidf]\nmax_df = 0.5\n[set.bm25]\nk1 = 1.0\n")
+    (words,) = settings_file.expand(
+        ["run", "--config", str(path), "--methods", methods], lambda: ["--config", "--methods", "--set"]
+    )
+    assert [word.split("=")[1].partition(".")[0] for word in words if word.startswith("--set=")] == kept
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,19 @@ def test_a_broken_file_is_an_entry_with_its_reason(plugin, source, problem):
         entry.usable()
 
 
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [("def broken(:", "cannot be imported: SyntaxError"), ("x = 1", "defines no subclass of xmcbench.Method")],
+)
+def test_a_file_without_a_method_is_said_where_another_method_is_run(plugin, inside, source, problem):
+    path = plugin(source)
+    (note,) = Registry([path]).notes
+    assert note.startswith(f"no method from {path}: {problem}")
+    ended = inside("run", "--setting", "ez", "--methods", "tfidf", "--dry-run", "--plugin", path)
+    assert (ended.returncode, ended.stderr.count(note)) == (0, 1), ended.stderr
+    assert Registry([plugin(GOOD.format(name="A"))]).notes == []
+
+
 def test_a_class_with_two_names_is_one_method(plugin):
     file = plugin("""
         from xmcbench import Method

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.errors import UsageError
+from xmcbench.output.escaping import visible
 
 if TYPE_CHECKING:
     from xmcbench.comparison import Comparison
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def registry(plugins: Iterable[Path] = (), time_limit_s: float | None = None) -> Registry:
-    """Return all methods by name. Prints a note where a plug-in file replaces an installed one."""
+    """Return all methods by name. Prints a note where a plug-in file replaces an installed one or has no method."""
     from xmcbench.plugins.registry import Registry
 
     found = Registry(plugins, time_limit_s)
     for note in found.notes:
-        print(f"xmcbench: {note}", file=sys.stderr)
+        print(f"xmcbench: {visible(note)}", file=sys.stderr)
     return found
 
 

@@ -9,8 +9,8 @@
     pseudo_labels = 5
 
 is ``--dataset lf-debian-2k --setting fs --ratio 0.01 --methods tfidf,xr-linear --seed 0,1,2
---set xr-linear.pseudo_labels=5``. Flags on the command line override the file. A list of values gives one row
-per value.
+--set xr-linear.pseudo_labels=5``. Flags on the command line override the file; with ``--methods``, what the file sets
+of other methods is not used. A list of values gives one row per value.
 
 Cells that are not a full product are written as [[grid]] tables, each with the settings that differ from those above:
 
@@ -64,6 +64,11 @@ def expand(words: list[str], flags: Callable[[], Iterable[str]]) -> list[list[st
     # A grid without few-shot settings takes nothing about them from the command line, if another grid has some.
     others = _take(rest, *(f"--{name}" for name in _OF_FEW_SHOT))[1] if any(few) else rest
     given = {value.partition("=")[0] for value in _take(rest, "--set")[0] if value}
+    methods = [value for value in _take(rest, "--methods")[0] if value]
+    if methods and methods[-1] != "all":  # what the file sets of others does not matter
+        names = {name.partition(":")[0].strip() for name in methods[-1].split(",")}
+        for values in merged:
+            values["set"] = {method: own for method, own in values.get("set", {}).items() if method in names}
     # Right after the verb: later flags on the command line win.
     return [
         [verb, *_to_flags(values, given, path), *(rest if is_few else others)]

@@ -180,7 +180,8 @@ class Registry:
     def __init__(self, plugins: Iterable[Path] = (), time_limit_s: float | None = None) -> None:
         """Entry points of the installed packages, then the plug-in files.
 
-        A file replaces an installed plug-in of the same name, with a note in ``notes``: so plug-ins are edited.
+        A file replaces an installed plug-in of the same name: so plug-ins are edited. ``notes`` say so, and name files
+        without a method.
         time_limit_s: for a plug-in to be imported and to answer, at most a minute. Raises UsageError for a missing
         file, when two others claim one name, and while a plug-in file is being imported.
         """
@@ -233,7 +234,9 @@ class Registry:
         inspection = Inspection(Plugin(file=str(path)), str(path), self._limit_s)
         entries = [_make_entry(inspection, method, path) for method in inspection.methods]
         # The origin of a class is a line of the file.
-        self._broken_files += [entry for entry in entries if entry.problem and entry.origin == str(path)]
+        broken = [entry for entry in entries if entry.problem and entry.origin == str(path)]
+        self._broken_files += broken
+        self.notes += [f"no method from {path}: {entry.problem}" for entry in broken]
         return entries
 
     def __iter__(self) -> Iterator[Entry]:

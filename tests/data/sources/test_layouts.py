@@ -380,6 +380,7 @@ def test_parts_with_different_columns_are_noted_each(made):
     assert load_dataset(listed).notes[0] == "columns of train.jsonl: text=text, labels=labels"
 
 
+@pytest.mark.parametrize(("sign", "name"), [(",", "commas"), ("|", "vertical bars")])
 @pytest.mark.parametrize(
     ("cells", "noted"),
     [
@@ -390,19 +391,20 @@ def test_parts_with_different_columns_are_noted_each(made):
         (['["a", "b"]'] * 20 + ["a"], None),
     ],
 )
-def test_a_comma_where_the_separator_is_expected_is_noted(made, cells, noted):
-    rows = [json.dumps({"text": f"text {row}", "labels": cell}) for row, cell in enumerate(cells)]
+def test_another_sign_where_the_separator_is_expected_is_noted(made, cells, noted, sign, name):
+    texts = [cell if cell.startswith("[") else cell.replace(",", sign) for cell in cells]
+    rows = [json.dumps({"text": f"text {row}", "labels": cell}) for row, cell in enumerate(texts)]
     folder = made({"train.jsonl": rows, "test.csv": "text,labels\none,a\n"})
     notes = [note for note in load_dataset(folder).notes if "separator" in note and "columns of" not in note]
     assert notes == (
         [
-            f"no cell of labels in train.jsonl has the separator ';', and {noted} have a comma; where commas separate "
-            "labels, add ?separator=, to the place"
+            f"no cell of labels in train.jsonl has the separator ';', and {noted} have {sign!r}; if {name} separate "
+            f"the labels, append ?separator={sign} to the place"
         ]
         if noted
         else []
     )
-    divided = load_dataset(f"{folder}?separator=,")
+    divided = load_dataset(f"{folder}?separator={sign}")
     assert not [note for note in divided.notes if note.startswith("no cell")]
     if noted:
         assert [*divided.labels] == ["a", "b", "c"]
@@ -720,6 +722,39 @@ def test_judgments_of_what_is_not_in_the_corpus_are_left_out_with_a_note(made):
     assert "2 judgments of test.tsv left out: not in the corpus" in dataset.found
 
 
+def test_a_test_set_of_beir_is_kept_and_the_other_queries_are_for_training(made):
+    files = {name: content for name, content in LAYOUTS["beir"].items() if name != "qrels/train.tsv"}
+    dataset = load_dataset(made(files, "a"))
+    assert ([*dataset.train.uids], [*dataset.test.uids]) == (["1", "2", "9"], ["3"])
+    assert (dataset.train_pairs().nnz, dataset.test_pairs().toarray().tolist()) == (0, [[0, 1]])
+    assert "the training instances are without pairs: 3 queries not in test.tsv" in dataset.found
+    judged = [*files["qrels/test.tsv"], *(f"{uid}\tL1\t1" for uid in "129")]
+    whole = load_dataset(made({**files, "qrels/test.tsv": judged}, "b"))
+    assert len(whole.train) + len(whole.test) == 4
+    assert any(note.startswith("there is one set of instances: 1 of 4 was drawn") for note in whole.found)
+
+
+def test_queries_that_nobody_judges_are_counted(made):
+    assert (
+        "1 query of queries.jsonl left out: not in train.tsv or test.tsv"
+        in load_dataset(made(LAYOUTS["beir"], "a")).found
+    )
+    alone = {name: content for name, content in LAYOUTS["beir"].items() if name != "qrels/test.tsv"}
+    assert "2 queries of queries.jsonl left out: not in train.tsv" in load_dataset(made(alone, "b")).found
+
+
+def test_judgments_that_are_missing_are_named(made):
+    files = {name: content for name, content in LAYOUTS["beir"].items() if not name.startswith("qrels")}
+    said = "no judgments: qrels/train.tsv and qrels/test.tsv are not there"
+    assert said in load_dataset(made(files, "a")).found
+    beside = load_dataset(made({**files, "qrels.tsv": LAYOUTS["beir"]["qrels/test.tsv"]}, "b"))
+    assert f"{said}; not read: qrels.tsv" in beside.found
+    for split in ("train", "test"):
+        folder = made({**LAYOUTS["beir"], f"qrels/{split}.tsv": "query-id\tcorpus-id\tscore\n"}, split)
+        with pytest.raises(DataError, match=rf"{split}\.tsv has no judgments \(remove it if nothing is judged"):
+            load_dataset(folder)
+
+
 def test_a_carriage_return_in_a_text_is_part_of_it(made):
     """Its lines are counted: a label matrix has one row for each."""
     folder = made({**LAYOUTS["xc-lines"], "trn_X.txt": "red\rtea\tA red tea.\r\na pot\n", "Y.txt": "tea\na\rcup\n"})
@@ -756,9 +791,9 @@ def test_judgments_of_unknown_queries_are_noted(made):
     judged = LAYOUTS["beir"]["qrels/train.tsv"]
     files = {"corpus.jsonl": LAYOUTS["beir"]["corpus.jsonl"], "queries.jsonl": queries}
     folder = made({**files, "qrels/train.tsv": [*judged, "7\tL1\t1"]})
-    assert load_dataset(folder).notes[0] == "1 query of train.tsv is not in queries.jsonl"
+    assert "1 query of train.tsv is not in queries.jsonl" in load_dataset(folder).notes
     made({"qrels/train.tsv": [*judged, "7\tL1\t1", "8\tL1\t1"]})
-    assert load_dataset(folder).notes[0] == "2 queries of train.tsv are not in queries.jsonl"
+    assert "2 queries of train.tsv are not in queries.jsonl" in load_dataset(folder).notes
 
 
 def test_a_pair_of_relevance_0_is_none(made):

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -39,8 +40,9 @@ _PRINTED = re.compile(
 _QUOTED = re.compile(r'"[^"]*(""[^"]*)+"')
 #: The code of a row without a label, in Hugging Face `datasets`.
 _NO_LABEL = -1
-#: The least number of cells with a comma, and none with the separator, that a note is about.
-_COMMAS = 10
+#: Other separators that people use, and the least number of cells with one of them, none with the separator, that a
+#: note is about.
+_OTHERS, _LEAST = {"|": "vertical bars", ",": "commas"}, 10
 #: A cell of text that is a vector: with something between its digits, or bare, which could be the code of a label.
 _DIVIDED, _BARE = re.compile(r"[01](?:[\s,|/]+[01])+"), re.compile(r"[01]{3,}")
 
@@ -249,7 +251,8 @@ class LabelColumn:
 
     def __init__(self, name: str, separator: str, has_table: bool) -> None:
         self._name, self._separator, self._has_table = name, separator, has_table
-        self._texts = self._divided = self._commas = 0
+        self._texts = self._divided = 0
+        self._others = dict.fromkeys(_OTHERS, 0)
         self._first: Record | None = None
         self._digits = ""
         self._is_vector, self._is_certain = True, False
@@ -261,7 +264,8 @@ class LabelColumn:
         is_text = bool(text.strip())
         self._texts += is_text
         self._divided += is_text and self._separator in text
-        self._commas += is_text and "," in text
+        for sign in self._others:
+            self._others[sign] += is_text and sign in text
         values = record.values(self._name, self._separator)
         if not (self._is_vector and values):
             return
@@ -290,10 +294,12 @@ class LabelColumn:
             )
 
     def note(self, file: str) -> list[str]:
-        """A note where commas seem to separate the labels, and the separator does not."""
-        if self._divided or self._commas < max(_COMMAS, self._texts / 2):
+        """A note where another sign seems to separate the labels, and the separator does not."""
+        sign, count = max(self._others.items(), key=itemgetter(1))
+        if self._divided or count < max(_LEAST, self._texts / 2):
             return []
         return [
-            f"no cell of {self._name} in {file} has the separator {self._separator!r}, and {self._commas:,} of "
-            f"{self._texts:,} have a comma; where commas separate labels, add ?separator=, to the place"
+            f"no cell of {self._name} in {file} has the separator {self._separator!r}, and {count:,} of "
+            f"{self._texts:,} have {sign!r}; if {_OTHERS[sign]} separate the labels, append ?separator={sign} to the "
+            "place"
         ]
