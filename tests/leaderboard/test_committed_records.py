@@ -20,7 +20,7 @@ from xmcbench.plugins.description import Description
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store, read_record
 from xmcbench.records.ranks import Ranks
-from xmcbench.runner import scoring
+from xmcbench.runner import figures as computed
 from xmcbench.runner.rows import Request, resolve
 from xmcbench.storage.canonical import canonical_json, sha256_json
 
@@ -42,7 +42,7 @@ def problems(root, wanted=lambda record: True, intervals=True):
         if record.ranks.truth_sha256 not in truths:
             truths[record.ranks.truth_sha256] = store.truth(record)
         truth = truths[record.ranks.truth_sha256]
-        figures = scoring.figures(store.ranks(record, truth), truth, record.protocol.propensity)
+        figures = computed.figures(store.ranks(record, truth), truth, record.protocol.propensity)
         if {*figures} != {*record.metrics}:
             found.append(f"{place}: its filters are {', '.join(record.metrics)}")
             continue

@@ -182,18 +182,19 @@ def _is_generated(folder: Path, path: Path) -> bool:
 def _find_obsolete(folder: Path, made: Mapping[str, str]) -> list[Path]:
     """Return the obsolete files of the layout: those with the mark of generated files, and their points.
 
-    CSV files are recognized by their columns, and stand beside others that are made.
+    CSV files are recognized by their columns, and tables by their names too.
     """
     every = {Path(name).suffix for name in made}
     suffixes = every if every == {".csv"} else every - {".csv"}
     heads = {content.partition("\n")[0] for name, content in made.items() if name.endswith(".csv")}
-    tables = {(folder / name).parent for name in made if name.endswith(".csv")}
+    tables = {Path(name).name for name in made}
     found: dict[Path, None] = {}
     for place in (place for suffix, places in _PLACES.items() if suffix in suffixes for place in places):
         # An editor leaves links beside a file, which lead nowhere.
         for path in (path for path in sorted(folder.glob(place)) if path.is_file()):
             if path.suffix == ".csv":
-                is_ours = path.parent in tables and path.read_text(errors="replace").partition("\n")[0] in heads
+                is_named = path.parent.name == FIGURES or path.name in tables
+                is_ours = is_named and path.read_text(errors="replace").partition("\n")[0] in heads
             else:
                 is_ours = _is_generated(folder, path)
             if is_ours:
