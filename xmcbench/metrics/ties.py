@@ -78,7 +78,7 @@ def difference(first: Contender, second: Contender, metric: str) -> tuple[float,
 def _verdict(first: Contender, second: Contender, metric: str, *, only_p: bool) -> tuple[float, Verdict]:
     """Return a difference and the verdict on it.
 
-    only_p: the interval may be that of other rows, which takes less time.
+    only_p: the interval may be any, which takes less time.
     """
     if first.runs[0].scored < FEW_ROWS:
         found = _exact(first, second)[metric]
@@ -99,7 +99,7 @@ def _verdict(first: Contender, second: Contender, metric: str, *, only_p: bool) 
         rows = len(by_row)
         left = by_row - delta * weight
         error = _Normal(sqrt(float(left @ left) / (rows - 1) / rows))
-    half = error.critical()
+    half = 0.0 if only_p else error.critical()
     return delta, Verdict(delta - half, delta + half, error.tail(abs(delta)))
 
 
