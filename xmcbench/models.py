@@ -112,7 +112,6 @@ class Model:
             raise
         except Exception as error:  # a method can raise anything
             raise DataError(f"the model {folder} cannot be opened: {summarize(error)}", "fit it again") from error
-        method.seed = facts.seed
         return cls(folder, facts, method, _read_labels(folder, facts))
 
     @property

@@ -90,6 +90,17 @@ def compare(
     return found
 
 
+def common_subsets(
+    first: Sequence[str | None], second: Sequence[str | None], deterministic: tuple[bool, bool]
+) -> frozenset[str | None]:
+    """Return the few-shot subsets whose runs of two sides are compared; none where all runs are.
+
+    first, second: the subset of each run, None for one that depends on none. A run without a partner would only add
+    variance. A side that no seed would change is whole.
+    """
+    return frozenset() if any(deterministic) else frozenset({*first} & {*second} - {None})
+
+
 def _check(first: Sequence[Scores], second: Sequence[Scores], matched: bool) -> None:
     if not first or not second:
         raise DataError("a side without a run cannot be compared")

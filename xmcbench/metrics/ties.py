@@ -105,10 +105,8 @@ def _verdict(first: Contender, second: Contender, metric: str, *, only_p: bool) 
 
 def _on_common_subsets(first: Contender, second: Contender) -> tuple[Contender, Contender]:
     """Return the runs of two rows that are compared: those on few-shot subsets that both have, where there are any."""
-    common = {*first.subsets} & {*second.subsets} - {None}
-    if not common or first.deterministic or second.deterministic:
-        return first, second
-    return first.on(common), second.on(common)
+    subsets = paired.common_subsets(first.subsets, second.subsets, (first.deterministic, second.deterministic))
+    return (first.on(subsets), second.on(subsets)) if subsets else (first, second)
 
 
 def _is_matched(first: Contender, second: Contender) -> bool:

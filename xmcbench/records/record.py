@@ -277,7 +277,7 @@ class Record(_Part, frozen=True, kw_only=True):
     @property
     def seedless(self) -> bool:
         """Return whether no seed changes the result: neither the method nor its pairs depend on one."""
-        return self.method.deterministic and (self.cell.setting.kind != "fs" or self.method.supervision == "unused")
+        return self.method.deterministic and self.drawn_pairs is None
 
     @property
     def drawn_pairs(self) -> str | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 
 from xmcbench.errors import DataError, NoResult, UnknownName, UsageError
+from xmcbench.metrics.paired import common_subsets
 from xmcbench.records.record import Record
 from xmcbench.records.record_json import read_record
 from xmcbench.records.staleness import Staleness
@@ -103,14 +104,9 @@ def choose(store: Store, first: str, second: str, conditions: Conditions) -> tup
 
 
 def pair_records(one: Selected, other: Selected) -> tuple[Selected, Selected]:
-    """Two rows, of those runs that are compared: those on common few-shot subsets, where there are any.
-
-    A run without a partner would only add variance. A row that no seed would change is whole.
-    """
-    subsets = set(one.subsets) & set(other.subsets)
-    if subsets - {None} and not (one.deterministic or other.deterministic):
-        return one.of_subsets(subsets), other.of_subsets(subsets)
-    return one, other
+    """Two rows, of those runs that are compared: those on common few-shot subsets, where there are any."""
+    subsets = common_subsets(one.subsets, other.subsets, (one.deterministic, other.deterministic))
+    return (one.of_subsets(subsets), other.of_subsets(subsets)) if subsets else (one, other)
 
 
 def choose_row(store: Store, word: str, conditions: Conditions, unscored: bool = False) -> Selected:
