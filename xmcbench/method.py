@@ -38,7 +38,7 @@ class Method:
     presets      named sets of parameter values: ``paper``, ``reference``, ``quick``, ...
     ablation     name of a row -> the parameters that it changes: what ``xmcbench ablation`` runs
     described    parameters that ``describe`` includes, so that a row's name does not repeat them
-    deterministic  whether results do not depend on the seed, so that one run is enough
+    deterministic  whether results do not depend on the seed, so that only the first of several is run
     needs        what a cell needs at least: ``cores``, and ``gpu``: 1 if it computes on a GPU where there is one; the
                  default is one core
     files        data files and programs that the class reads, relative to its module: their content counts as source

@@ -710,7 +710,7 @@ def test_flags_and_a_settings_file_are_the_same(inside, tiny, tmp_path):
 
 GRIDS = """
     seed = [0, 1]
-    methods = ["bm25", "tfidf"]
+    methods = ["bm25", "xr-linear"]
     [set.bm25]
     b = 0.5
     k1 = 1.0
@@ -761,7 +761,9 @@ def test_grids_of_a_settings_file_are_planned_together(inside, tiny, tmp_path):
         assert ended.returncode == 0, ended.stderr
         return [(cell["method"], cell["setting"], cell["seed"]) for cell in json.loads(ended.stdout)["cells"]]
 
-    first = [(name, "ez", seed) for name in ("BM25 (k1=1.0, b=0.5)", "TF-IDF") for seed in (0, 1)]
+    first = [
+        (name, "ez", seed) for name, seeds in (("BM25 (k1=1.0, b=0.5)", [0]), ("XR-Linear", [0, 1])) for seed in seeds
+    ]
     second = [
         (f"BM25 (k1={k1}, b=0.5)", f"fs-{by}-{ratio}", 2)
         for by in ("label", "pair")
@@ -836,7 +838,7 @@ def test_one_command_for_datasets_and_settings(inside, tiny, tmp_path):
         heads = re.findall(r"^(\S+) \(.*labels\), (.*), filter", both.stdout, re.MULTILINE)
         settings = ["zero-shot (no pairs)", "few-shot, 50% of the labels"]
         assert heads == [(name, setting) for name in ("Small-dev", "tiny") for setting in settings]
-        assert len(records(tmp_path / "runs")) == 8
+        assert len(records(tmp_path / "runs")) == 4, "a second seed could only repeat what BM25 finds"
         k1 = ("--set", "bm25.k1=0.1", "--set", "bm25.k1=1.2")
         dry = inside(*words, *k1, "--dataset", "small-dev", "--dry-run")
         assert "4 cells: 4 to run." in dry.stdout

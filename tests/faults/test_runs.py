@@ -97,7 +97,7 @@ def test_concurrent_runs_give_what_serial_ones_give(faults, tiny, tmp_path):
         ("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf,bm25"),
         ("run", "--dataset", tiny, *few, "--methods", "bm25,xr-linear"),
         ("run", "--dataset", tiny, *few, "--methods", "xr-linear,bm25,tfidf"),
-        ("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25,tfidf", "--seed", "0,1"),
+        ("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25,xr-linear", "--seed", "0,1"),
     ]
     serial = World(tmp_path / "serial")
     for words in commands:

@@ -512,3 +512,18 @@ def test_a_result_whose_ranks_are_damaged_runs_again_where_its_figures_have_to_b
     assert (state, str(ranks) in damage) == (("to run", True) if outdated else ("cached", False))
     ranks.unlink()
     assert look()[0] == state
+
+
+@pytest.mark.parametrize(
+    ("method", "setting", "seeds"),
+    [
+        ("tfidf", Setting.of("ez"), [3]),
+        ("tfidf", Setting.of("fs", 0.5), [3]),  # it looks at no pairs
+        ("knn", Setting.of("full"), [3]),
+        ("knn", Setting.of("fs", 0.5), [3, 1]),  # each seed draws its pairs
+        ("one", Setting.of("ez"), [3, 1]),
+    ],
+)
+def test_only_seeds_that_can_change_a_result_are_planned(planned, method, setting, seeds):
+    made = planned(setting, methods=(method,), seeds=(3, 1))
+    assert [cell.cell.seed for cell in made.cells] == seeds

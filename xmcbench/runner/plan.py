@@ -12,7 +12,7 @@ import msgspec
 
 from xmcbench.data.card import is_limited
 from xmcbench.errors import PluginError, StorageError, UnknownName, UsageError, XmcbenchError
-from xmcbench.plugins.description import Values
+from xmcbench.plugins.description import Description, Values
 from xmcbench.plugins.registry import Registry, Resolved
 from xmcbench.records import Cell, Record, Staleness, Store
 from xmcbench.records.record_json import DamagedRecord, check_readable, differences
@@ -225,7 +225,7 @@ def _plan_row(
     packages = frozenset(chain.from_iterable(method.packages for method in methods))
     environment = frozenset(chain.from_iterable(method.environment for method in methods))
     planned = []
-    for seed in request.seeds:
+    for seed in _distinct_seeds(row.method, request):
         subset = subsets[seed]
         cell = _make_cell(name, identity, request.setting, dataset, subset, seed)
         record, state, damage = _find(cell, dataset, store, staleness)
@@ -254,6 +254,12 @@ def _plan_row(
             )
         )
     return planned
+
+
+def _distinct_seeds(method: Description, request: Request) -> Sequence[int]:
+    """Return the seeds whose results can differ: only the first where neither the method nor its pairs depend on it."""
+    draws_pairs = request.setting.kind == "fs" and method.supervision != "unused"
+    return request.seeds if draws_pairs or not method.deterministic else request.seeds[:1]
 
 
 def _make_cell(
