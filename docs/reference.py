@@ -59,6 +59,12 @@ of the records in `leaderboards/` of a checkout, which a wheel does not have, an
 """
 #: Weight of a page in the search of the site, where another page has the same words in a heading.
 _WEIGHTS = {"install.md": 2, "statistics.md": 2, "index.md": 0.5, "changelog.md": 0.5}
+#: Links to modules, which are pages here.
+_PAGES_OF = {
+    "../xmcbench/method.py": "api.md#method",
+    "../xmcbench/metrics/protocol.py": "protocol.md",
+    "../xmcbench/records/record.py": "record.md",
+}
 #: Characters in a line of help, whatever the width of the terminal is.
 _WIDTH = 100
 
@@ -75,9 +81,14 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Weigh a page in the search, and return it with links that leave docs/ as plain text, followed by the path."""
+    """Weigh a page in the search, and return it with links that leave docs/ as plain text, followed by the path.
+
+    A link to a module that has a page leads to the page.
+    """
     if weight := _WEIGHTS.get(page.file.src_uri):
         page.meta["search"] = {"boost": weight}
+    for module, target in _PAGES_OF.items():
+        markdown = markdown.replace(f"]({module})", f"]({target})")
     return re.sub(r"\[([^]]+)\]\(\.\./([^)]*)\)", r"\1 (`\2`)", markdown)
 
 

@@ -108,8 +108,8 @@ def test_every_command_is_one(page):
         parser().parse_args(shlex.split(command, comments=True))  # exits where it is none
 
 
-@pytest.mark.parametrize("page", [README, *REMARKS], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [README, *REMARKS, *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page):
-    home = ROOT if page == README else ROOT / "leaderboards"
+    home = ROOT / "leaderboards" if page in REMARKS else page.parent
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert target.startswith("http") or (home / target).exists(), target

@@ -113,6 +113,15 @@ def test_links_that_leave_the_folder_become_text(reference):
     assert page.meta == {}
 
 
+def test_links_to_modules_that_have_a_page_lead_there(pages, reference):
+    for module, target in reference._PAGES_OF.items():
+        page, _, anchor = target.partition("#")
+        assert (reference.ROOT / "docs" / module).is_file()
+        assert not anchor or re.search(rf"^#+ .*{anchor}", pages[page], re.MULTILINE | re.IGNORECASE)
+        shown = reference.on_page_markdown(f"[It]({module})", page=SimpleNamespace(file=SimpleNamespace(src_uri=page), meta={}))
+        assert shown == f"[It]({target})"
+
+
 def test_links_of_the_home_page_lead_to_pages(pages, reference):
     """A link into the repository that the site does not hold is plain text."""
     held = {*pages, *(path.name for path in HOOK.parent.glob("*.md"))}
