@@ -33,7 +33,7 @@ labels weigh more: its sum over all instances, divided by the highest sum that a
 the test instances with a true label. Labels with equal scores are ordered by number. Filters apply before a ranking is
 cut at {protocol.DEPTH} labels. This is metric protocol {protocol.VERSION}.
 
-Filter *self*: an instance that is also a label, such as a package that others suggest, is removed from its own ranking.
+Filter *self*: an instance that is also a label, such as a page that other pages link to, is removed from its own ranking.
 Its own name is the easiest label to find, so figures without this filter are not comparable with ours.
 
 Few-shot: a ratio of 1% by label draws 1% of the labels that have a training pair, rounded down, and reveals all their
@@ -43,8 +43,8 @@ seed are contained in its larger ones. All test instances count, also those whos
 *Stale*: the code of the method has changed since the result was made, and nobody has shown that the result stays the
 same. The figure may still be right. *Mixed*: the seeds of a row were run by different code.
 
-These pages are generated from the records in `records/`, the figures in `published/` and the remarks in `remarks/`. To
-send records of your own, see CONTRIBUTING.md."""
+These pages are generated from the records in `records/` and, where a board has them, the published figures in
+`published/` and the remarks in `remarks/`. `docs/submit.md` of xmcbench says how to send records of your own."""
 
 STATISTICS = "Instances, labels and pairs. D BoW: dimension of the bag-of-words features."
 
