@@ -72,7 +72,7 @@ class Suggestions:
     @property
     def empty(self) -> int:
         """The number of documents without a suggestion."""
-        best = self.predictions.scores[:, 0]
+        best = self.predictions.scores[:, 0].astype(float)
         return int(((self.predictions.indices[:, 0] < 0) | (best < self.threshold)).sum())
 
     def frame(self) -> pd.DataFrame:

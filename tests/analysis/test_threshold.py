@@ -75,6 +75,17 @@ def test_a_score_close_below_is_not_kept(gap):
     assert scores[0, 1] < found <= scores[0, 0]
 
 
+@given(score=st.floats(2**-20, 2**20, width=32))
+def test_the_next_number_below_is_not_kept(score):
+    """Scores are compared as numbers of 32 bits, to which a threshold is rounded."""
+    scores = np.array([[score], [np.nextafter(np.float32(score), np.float32(0))]], np.float32)
+    predictions, pairs = TopK(np.zeros((2, 1), np.int32), scores), TruePairs.of(csr_matrix([[1, 0], [0, 1]]))
+    found = choose_threshold(predictions, pairs)
+    assert scores[1, 0] < np.float32(found) <= scores[0, 0]
+    assert AtThreshold.of("set", predictions, pairs, found).predictions == 1
+    assert float(f"{found:.9g}") == found
+
+
 def test_without_predictions_there_is_no_threshold():
     nothing = TopK(np.full((1, 2), -1, np.int32), np.full((1, 2), -np.inf, np.float32))
     with pytest.raises(UsageError, match="no prediction"):

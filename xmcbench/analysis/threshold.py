@@ -37,7 +37,8 @@ class AtThreshold:
     def of(cls, dataset: str, predictions: TopK, pairs: TruePairs, threshold: float) -> AtThreshold:
         """Return the figures at a threshold."""
         labels, scores, hits = _flatten(predictions, pairs)
-        kept, size = scores >= threshold, int(max(labels.max(initial=0), pairs.labels.max(initial=0))) + 1
+        kept = scores.astype(np.float64) >= threshold
+        size = int(max(labels.max(initial=0), pairs.labels.max(initial=0))) + 1
         predicted = np.bincount(labels[kept], minlength=size)
         found = np.bincount(labels[kept & hits], minlength=size)
         true = np.bincount(pairs.labels, minlength=size)
@@ -67,7 +68,7 @@ class Thresholded:
         """The threshold, and a line of figures per dataset."""
         head = f"{self.row}, {self.setting}, seed {self.seed}, filter {self.filter}"
         about = (
-            f"Threshold {self.threshold:.4g}, which has the highest micro F1 on {self.chosen_on.dataset} "
+            f"Threshold {self.threshold:.9g}, which has the highest micro F1 on {self.chosen_on.dataset} "
             f"({format_count(self.chosen_on.instances, 'instance')}). Percent."
         )
         figures = [f"{kind} {name}" for kind in ("micro", "macro") for name in ("P", "R", "F1")]
@@ -126,9 +127,10 @@ def choose_threshold(predictions: TopK, pairs: TruePairs) -> float:
     best = int(np.argmax(np.where(last, f1, -1)))
     lowest = float(scores[order][best])
     below = float(scores[order][best + 1]) if best + 1 < len(order) else -math.inf
-    # Rounded down, so that the score itself is kept by the number that is printed, and no other one is.
-    rounded = (_round_down(lowest, digits) for digits in range(4, 17))
-    return next((value for value in rounded if value > below), lowest)
+    # Rounded down, so that the score itself is kept by the number that is printed, and no other one is, also where
+    # the number is compared with 32 bits, as arrays of scores do.
+    rounded = (_round_down(lowest, digits) for digits in range(4, 10))
+    return next((value for value in rounded if float(np.float32(value)) > below), lowest)
 
 
 def _round_down(value: float, digits: int) -> float:
