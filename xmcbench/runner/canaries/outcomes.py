@@ -133,7 +133,7 @@ def _compare(stored: CanaryOutcome, new: CanaryOutcome) -> Iterator[tuple[str, f
         return
     there = labels >= 0
     unit = new.tolerance * float(scores[there].std() if there.any() else 1) or 1.0
-    far = float(np.abs(np.where(there, scores - other_scores, 0)).max(initial=0)) / unit
+    far = _largest(np.where(there, scores - other_scores, 0)) / unit
     if far > 1:
         yield f"scores by {far * new.tolerance:.2g} of their deviation", far
     moved = labels != other_labels
@@ -145,8 +145,10 @@ def _compare(stored: CanaryOutcome, new: CanaryOutcome) -> Iterator[tuple[str, f
     elif moved.sum() > math.ceil(most * there.sum()):
         yield f"{moved.sum()} labels of {there.sum()}", float(moved.sum() / (most * there.sum()))
     ranks, other_ranks = stored.ranks.split(), new.ranks.split()
-    others = sum(rank != other for rank, other in zip(ranks, other_ranks, strict=True))
-    if others > math.ceil(most * len(ranks)):
+    others = sum(rank != other for rank, other in zip(ranks, other_ranks, strict=False))
+    if len(ranks) != len(other_ranks):
+        yield "the number of true pairs", math.inf
+    elif others > math.ceil(most * len(ranks)):
         yield f"{others} ranks of {len(ranks)}", others / (most * len(ranks))
     yield from _compare_losses(stored, new)
 
@@ -160,9 +162,14 @@ def _compare_losses(stored: CanaryOutcome, new: CanaryOutcome) -> Iterator[tuple
         if before.shape != after.shape:
             yield f"the number of losses of {name}", math.inf
         elif len(before):
-            far = float((np.abs(before - after) / (new.tolerance * np.abs(before) + _ROUNDING)).max())
+            far = _largest((before - after) / (new.tolerance * np.abs(before) + _ROUNDING))
             if far > 1:
                 yield f"losses of {name} by {far * new.tolerance:.2g} of what they are", far
+
+
+def _largest(differences: np.ndarray) -> float:
+    """Return the largest absolute value; infinite where one is no number, as after a training that diverged."""
+    return float(np.nan_to_num(np.abs(differences), nan=math.inf, posinf=math.inf).max(initial=0))
 
 
 def _parse(top: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
