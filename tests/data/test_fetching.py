@@ -22,10 +22,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmcbench.data import export, load_dataset, verify
+from xmcbench.data import archives, export, load_dataset, verify
 from xmcbench.data.archives import Patience, download, unpack
 from xmcbench.data.fetching import LOCK, fetch_data
 from xmcbench.errors import DataError, StorageError, UsageError
+from xmcbench.storage.atomic import write_json
 
 QUICK = Patience(timeout_s=0.3, attempts=3, pause_s=0.0)
 CONTENT = bytes(range(256)) * 400
@@ -176,6 +177,22 @@ def test_what_may_be_of_another_file_is_not_gone_on_with(server, tmp_path, way):
         (tmp_path / "file.part.json").write_text("[")
     if way == "forgets":
         server.script = ["forgets"]
+    assert download(server.url, tmp_path / "file", patience=QUICK).read_bytes() == server.content
+
+
+def test_a_process_that_ends_behind_the_note_mixes_no_versions(server, tmp_path, monkeypatch):
+    server.script = ["drops", *["503"] * 3]
+    with pytest.raises(DataError):
+        download(server.url, tmp_path / "file", patience=QUICK)
+    server.content, server.tag = CONTENT[::-1], '"2"'
+
+    def write_and_end(*given):
+        write_json(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(archives, "write_json", write_and_end)
+        download(server.url, tmp_path / "file", patience=QUICK)
     assert download(server.url, tmp_path / "file", patience=QUICK).read_bytes() == server.content
 
 

@@ -157,6 +157,7 @@ class _Download:
             mark = response.headers.get("ETag", "")
             if mark.startswith("W/"):
                 mark = ""  # a weak one does not promise equal bytes
+            self.part.unlink(missing_ok=True)  # the note below is not about these bytes
             write_json(self.note, {"url": self._url, "version": mark or response.headers.get("Last-Modified", "")})
         size = start
         with self.part.open("r+b" if start else "wb") as stream:
