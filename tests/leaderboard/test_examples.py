@@ -67,6 +67,12 @@ def test_a_page_shows_the_ranks_of_the_best_methods(german):
         assert shown == {instance.labels[label]: str(rank or "") for label, rank in pairs}
 
 
+def test_a_file_is_called_as_its_dataset_in_any_case(tmp_path):
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "LF-Debian-de.toml").write_text("instance = []")
+    assert [*Examples.of(Store(tmp_path)).files] == ["lf-debian-de"]
+
+
 def test_files_that_do_not_fit_are_refused(german, tmp_path):
     path, instances = Examples.of(STORE).files["lf-debian-de"]
     for files, said in (
