@@ -202,6 +202,18 @@ def test_marks_of_rows_are_comments(on):
     assert "% TWO" not in text
 
 
+def test_a_metric_that_a_dataset_lacks_is_blank(on):
+    """Without propensities there is no PSP."""
+    lacking = on("B", "one", 0.25)
+    for figures in lacking.metrics.values():
+        del figures.values["PSP@1"], figures.intervals["PSP@1"]
+    made = [on("A", "one", 0.5), on("A", "two", 0.4), lacking, on("B", "two", 0.2)]
+    assert body(latex(paper_table(made, EZ, ["P@1", "PSP@1"], NONE))) == [
+        ["ONE", r"\bfseries 50.0", r"\bfseries 50.0", r"\bfseries 25.0", ""],
+        ["TWO", "40.0", "40.0", "20.0", "20.0"],
+    ]
+
+
 def test_bold_is_the_best_whatever_the_digits(on):
     made = [on("A", "one", 0.344), on("A", "two", 0.336)]
     assert body(latex(paper_table(made, EZ, ["P@1"], NONE), 0)) == [["ONE", r"\bfseries 34"], ["TWO", "34"]]

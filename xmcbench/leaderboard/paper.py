@@ -107,7 +107,8 @@ def latex(table: PaperTable, decimals: int = 1, with_spread: bool = False) -> st
         return f"{100 * value:.{decimals}f}"
 
     def cell(name: str, dataset: str, metric: str) -> str:
-        figures = {key: own[dataset].figures[metric] for key, own in table.rows.items() if dataset in own}
+        rows = {key: own[dataset].figures for key, own in table.rows.items() if dataset in own}
+        figures = {key: own[metric] for key, own in rows.items() if metric in own}  # without propensities no PSP
         if name not in figures:
             return ""
         value, highest = figures[name].value, max(figure.value for figure in figures.values())
