@@ -357,11 +357,13 @@ def test_other_notes_are_not_trainings(record, note):
 
 
 def test_files_of_different_losses_have_different_names(record):
-    points = [(1, 2.0, 2.0), (2, 1.0, 1.0)]
+    points, three = [(1, 2.0, 2.0), (2, 1.0, 1.0)], [(1, 2.0, 2.0, 2.0), (2, 1.0, 1.0, 1.0)]
     notes = {"stage I": a_training(points, "a b", "a-b"), "stage-i": a_training(points, "ä", "a" * 300)}
     stems = [chart.stem for chart in loss_charts([record(notes=notes)], "x")]
     assert len({*stems}) == 4
     assert all(len(stem) < 100 and stem.isascii() for stem in stems)
+    stems = [chart.stem for chart in loss_charts([record(notes={"t": a_training(three, "l", "l-3", "l.")})], "x")]
+    assert stems == ["x-t-l", "x-t-l-3", "x-t-l-2"]
 
 
 def test_losses_of_different_lengths_share_an_axis_of_percent_and_equal_ones_a_line(record):

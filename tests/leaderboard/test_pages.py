@@ -143,9 +143,33 @@ def test_a_dataset_for_tuning_has_a_table_for_each_choice(record, altered):
     assert "Tiny-dev" not in board["README.md"].partition("* [")[0]
 
 
+def test_tables_of_a_dataset_for_tuning_replace_none_of_each_other(record, altered):
+    """In file names, titles of other scripts are equal, and long ones are cut."""
+    titles = ["Ärger", "日本", "Single", "One row", "One-row-2", "One-row", "A" * 60, "A" * 70, *"x0"]
+    made = [
+        altered(
+            record(f"m{place}", value=0.1, k=k),
+            (("method", "title"), title),
+            (("cell", "dataset"), "Tiny-dev"),
+        )
+        for place, title in enumerate(titles)
+        for k in range(1 if title == "0" else 2)
+    ]
+    (page,) = (page for page in pages(made, ()) if page.name == "tiny-dev")
+    tables = [block for block in page.blocks if isinstance(block, Table)]
+    assert len(tables) == len(titles) + 1
+    assert len([name for name in files(pages(made, ()), "csv") if name.startswith("tiny-dev/")]) == len(tables)
+
+
 def test_a_dataset_for_tuning_without_any_result_has_a_page(record, altered):
     made = [altered(record("a", status="failed"), (("cell", "dataset"), "Tiny-dev"))]
     assert "A, seed 0: failed" in files(pages(made))["tiny-dev.md"]
+
+
+def test_an_index_without_a_best_row_has_no_table_of_them(record, altered):
+    made = [altered(record("a"), (("cell", "dataset"), "Tiny-dev"))]
+    assert files(pages(made, ()))["README.md"].partition("# Leaderboards\n\n")[2].startswith("* [Tiny-dev]")
+    assert "leaderboards/best.csv" not in files(pages(made, ()), "csv")
 
 
 def test_of_a_preset_that_has_changed_the_row_of_today_is_in_the_main_table(record, altered):

@@ -17,7 +17,7 @@ import msgspec
 from xmcbench.leaderboard import canvas
 from xmcbench.leaderboard.groups import group_rows
 from xmcbench.leaderboard.lines import Axis, Line, Lines, Point
-from xmcbench.leaderboard.names import names, slug
+from xmcbench.leaderboard.names import free_name, names, slug
 from xmcbench.records import Record
 
 #: Numbers up to this can be drawn: their sums and differences are finite.
@@ -48,10 +48,7 @@ def loss_charts(records: Iterable[Record], stem: str, label: Callable[[Record], 
                 found.setdefault(what, {}).setdefault(points, []).append(shown)
     taken: set[str] = set()
     for training, loss in sorted(found, key=lambda what: (-len(found[what]), what)):
-        file = base = f"{stem}-{slug(training)}-{slug(loss)}"
-        while file in taken:
-            file = f"{base}-{len(taken) + 1}"
-        taken.add(file)
+        file = free_name(f"{stem}-{slug(training)}-{slug(loss)}", taken)
         yield _chart(f"Loss ({loss}) in {training}, {dataset}", file, found[training, loss], of_methods=label is None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -121,3 +122,11 @@ def _short(value: object) -> str:
 def slug(text: str) -> str:
     """The text as part of a file name."""
     return re.sub(r"[^a-z0-9.]+", "-", text.lower())[:40].strip("-.") or "x"
+
+
+def free_name(base: str, taken: set[str]) -> str:
+    """Return a name that is not taken, which it then is: ``base``, with a number behind it if need be."""
+    names = itertools.chain([base], (f"{base}-{number}" for number in itertools.count(2)))
+    name = next(name for name in names if name not in taken)
+    taken.add(name)
+    return name

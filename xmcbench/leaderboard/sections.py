@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Differences, Heading, without_a_result
 from xmcbench.leaderboard.groups import borrow, group_by, group_rows
-from xmcbench.leaderboard.names import names, short_names, slug
+from xmcbench.leaderboard.names import free_name, names, short_names, slug
 from xmcbench.leaderboard.provenance import kinds, models, newer
 from xmcbench.leaderboard.published import MAIN, Source
 from xmcbench.leaderboard.rows import Row, best_first, of_presets, rows
@@ -199,7 +199,8 @@ def decisions(context: Context, dataset: str, complete: Mapping[Setting, Sequenc
         made = rows(records, filter_name, context.staleness)
         found.append(Heading(2, setting.title.capitalize(), setting.slug))
         by_method = sorted(group_by((row for row in made if row.figures), lambda row: row.facts.title).items())
-        parts = [(title, slug(title), own) for title, own in by_method if len(own) > 1]
+        taken = {"single"}
+        parts = [(title, free_name(slug(title), taken), own) for title, own in by_method if len(own) > 1]
         if single := [own[0] for _, own in by_method if len(own) == 1]:
             parts.append(("Methods with one row", "single", single))
         for title, name, own in parts:

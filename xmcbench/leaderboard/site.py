@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import metadata
 from importlib.resources import files as resources
@@ -18,7 +17,7 @@ from urllib.parse import quote
 from xmcbench import __version__
 from xmcbench.leaderboard import canvas, markup
 from xmcbench.leaderboard.blocks import INDEX, Block, Differences, Figures, Heading, Page
-from xmcbench.leaderboard.names import slug
+from xmcbench.leaderboard.names import free_name, slug
 from xmcbench.leaderboard.provenance import NEEDS_PAIRS, NO_PAIRS, OUTSIDE, SCRATCH
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.tables import Table
@@ -155,13 +154,11 @@ def _sections(
     places: the lines about records, by their keys.
     """
     markdown, is_open = _markdown(), False
-    taken: Counter[str] = Counter()
+    taken = set[str]()
 
     def anchor(text: str) -> str:
         """Return an id that no other element of the page has."""
-        base = slug(text)
-        taken[base] += 1
-        return base if taken[base] == 1 else f"{base}-{taken[base]}"
+        return free_name(slug(text), taken)
 
     for block in blocks:
         if isinstance(block, Heading):
