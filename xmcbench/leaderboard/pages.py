@@ -152,13 +152,13 @@ def _index(
         claims.NAME: f"[The papers' claims, tested]({claims.NAME}.md)",
     }
     lines += [f"* {about[page.name]}" for page in others]
-    blocks: list[Block] = [_best(datasets, context), "\n".join(lines), Heading(2, "Datasets")]
+    blocks: list[Block] = [*filter(None, [_best(datasets, context)]), "\n".join(lines), Heading(2, "Datasets")]
     blocks += [_statistics(datasets, printed, names), Heading(2, "How to read the tables"), captions.READING]
     return Page(INDEX, "Leaderboards", (*blocks, *citations(printed, attrgetter("rows"))))
 
 
-def _best(datasets: Mapping[str, Sequence[Record]], context: Context) -> Table:
-    """The best row of each dataset and setting, by two metrics; datasets for tuning are left out."""
+def _best(datasets: Mapping[str, Sequence[Record]], context: Context) -> Table | None:
+    """The best row of each dataset and setting, by two metrics; datasets for tuning are left out. None without any."""
     lines: list[tuple[str, Sequence[str], int]] = []
     for name in (name for name in sorted(datasets) if not for_tuning(name)):
         settings = by_setting(datasets[name])
@@ -178,7 +178,7 @@ def _best(datasets: Mapping[str, Sequence[Record]], context: Context) -> Table:
                     )
                 )
     heads = ("setting", *(f"best {metric}" for metric in RANKED_BY), "methods")
-    return text_table("best", captions.BEST, "Dataset", heads, lines, words=heads[:-1])
+    return text_table("best", captions.BEST, "Dataset", heads, lines, words=heads[:-1]) if lines else None
 
 
 def _name_best(shown: Sequence[Row], metric: str, staleness: Staleness) -> str:
