@@ -33,8 +33,8 @@ labels weigh more: its sum over all instances, divided by the highest sum that a
 the test instances with a true label. Labels with equal scores are ordered by number. Filters apply before a ranking is
 cut at {protocol.DEPTH} labels. This is metric protocol {protocol.VERSION}.
 
-Filter *self*: an instance that is also a label, such as a page that other pages link to, is removed from its own ranking.
-Its own name is the easiest label to find, so figures without this filter are not comparable with ours.
+Filter *self*: an instance that is also a label, such as a page that other pages link to, is removed from its own
+ranking. Its own name is the easiest label to find, so figures without this filter are not comparable with ours.
 
 Few-shot: a ratio of 1% by label draws 1% of the labels that have a training pair, rounded down, and reveals all their
 training pairs. By pair it draws 1% of the training pairs. Each seed draws another subset, and the smaller subsets of a
@@ -67,21 +67,21 @@ OVERALL = """\
 Methods are ranked on each dataset, and the ranks are averaged. Figures of different datasets are never averaged. A
 method is ranked if it has a result with the same parameters on every dataset that counts in the setting; the others
 stand below, with gaps. The datasets that count are those of `overall.toml` beside the records, so that a new dataset
-changes no ranking. Without this file all count, except those for tuning (`-dev`). Friedman's test asks whether all
-methods perform alike. Methods whose bars overlap differ by less than the critical difference of Nemenyi's test, which
-is large when there are few datasets. Both tests assume independent datasets, and datasets drawn from one another are
-not independent. `xmcbench rank` does the same for any datasets and metrics."""
+changes no ranking. Without this file all count, except those for tuning (`-dev`) and samples (`--limit`). Friedman's
+test asks whether all methods perform alike. Methods whose bars overlap differ by less than the critical difference of
+Nemenyi's test, which is large when there are few datasets. Both tests assume independent datasets, and datasets drawn
+from one another are not independent. `xmcbench rank` does the same for any datasets and metrics."""
 
 EXAMPLES = """\
 The tables have the ranks of the true labels of test instances, from the first seed of each row. An empty cell: the
 label is not among the first 100. A board does not hold predictions, so wrong ones are not shown."""
 
 CHARTS = """\
-A chart has one row per method, the one with the most results here, and at most the best eight methods; the tables have
-all rows. Bands reach from the lowest seed to the highest. A method that ignores pairs has one result for all shares, so
-its line is flat. A row is on the Pareto front if no other row of the chart is better in the same time or less, or as
-good in less; the front compares means, ignores their intervals, and takes times of different machines as they are.
-`--format csv` writes the points."""
+A chart has one row per method, the one with the most results here, and a chart of lines at most the best eight methods;
+the tables have all rows. Bands reach from the lowest seed to the highest. A method that ignores pairs has one result
+for all shares, so its line is flat. A row is on the Pareto front if no other row of the chart is better in the same
+time or less, or as good in less; the front compares means, ignores their intervals, and takes times of different
+machines as they are. `--format csv` writes the points."""
 
 _GROUPS = {
     "seen": "labels with a known pair",

@@ -1,4 +1,4 @@
-"""The charts of a page: one row per method, at most eight of them, and what is shown of each."""
+"""The charts of a page: one row per method, at most eight of them in a chart of lines, and what is shown of each."""
 
 from __future__ import annotations
 
