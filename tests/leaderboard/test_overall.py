@@ -335,6 +335,28 @@ def test_the_command(inside, tmp_path):
         assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
 
 
+def test_commands_say_which_datasets_they_leave_out_by_their_names(inside, record, altered):
+    store = Store(Path("runs"))
+    for dataset in ("law", "software-dev", "law+limit20"):
+        for method in ("one", "two"):
+            store.write(altered(record(method), (("cell", "dataset"), dataset)))
+    left_out = [
+        "left out: law+limit20, by its name a sample of a dataset (--dataset includes it)",
+        "left out: software-dev, by its name a dataset for tuning (--dataset includes it)",
+    ]
+    ranked = inside("rank", "--setting", "ez", code=2).stderr
+    assert ranked.splitlines()[:2] == left_out
+    assert "needs two datasets" in ranked
+    assert "(datasets with results: law)" in ranked
+    table = ("export", "table", "--setting", "ez", "--force", "--out", "t.tex")
+    assert inside(*table, code=0).stderr.splitlines() == left_out
+    for words in (("rank", "--setting", "ez"), table):
+        assert "left out" not in inside(*words, "--dataset", "law,software-dev", code=0).stderr
+    for path in Path("runs/records/law").rglob("*.json"):
+        path.unlink()
+    assert "no result that counts" in inside(*table, code=2).stderr
+
+
 def test_the_command_prints_the_notes_of_rows(inside, record, altered):
     """Below the table, as a run does."""
     few = Setting.of("fs", 0.01)

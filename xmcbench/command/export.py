@@ -36,7 +36,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     table = verbs.add_parser("table", help="a table of methods and datasets in one setting, for a paper in LaTeX")
     flags.add(table, "runs")
     table.add_argument(
-        "--dataset", type=flags.texts, default=[], metavar="A,B", help="default: all with results, but -dev datasets"
+        "--dataset",
+        type=flags.texts,
+        default=[],
+        metavar="A,B",
+        help="default: all but -dev datasets and samples",
     )
     flags.add_setting(table, several=False, required=True, help="zero-shot, few-shot or all pairs")
     table.add_argument(
@@ -105,6 +109,8 @@ def _table(arguments: argparse.Namespace) -> int:
     staleness = request.staleness(arguments)
     context = Context((), staleness, scores=StoredScores(store))
     setting = request.only_setting(arguments)
+    if not arguments.dataset:
+        report.note_unlisted(records, setting)
     made = paper_table(records, setting, arguments.metric, context, arguments.dataset, arguments.methods)
     write_text(arguments.out, latex(made, arguments.decimals, arguments.spread))
     print(f"{format_count(len(made.rows), 'row')} in {arguments.out}")

@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dataset",
         metavar="NAME[,NAME..]",
-        help="default: those of overall.toml, otherwise all with results in the setting, except -dev datasets",
+        help="default: those of overall.toml, otherwise all of the setting but -dev datasets and samples",
     )
     flags.add_setting(parser, several=False, required=True, help="zero-shot, few-shot or all pairs")
     flags.add_metric(parser)
@@ -57,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     setting = request.only_setting(arguments)
     listed = overall.read_list(arguments.runs).get(setting.slug)
     datasets = [spelled.get(name.casefold(), name) for name in given] or listed
+    if datasets is None:
+        report.note_unlisted(records, setting)
     with store.noting_left_out():
         made = overall.overall(records, setting, arguments.metric, datasets, staleness)
     kinds = {made.setting.kind, "ez"}  # a method that ignores pairs has its zero-shot result in any setting

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from xmcbench.runner.plan import Plan, PlannedCell
     from xmcbench.runner.rows import Skipped
     from xmcbench.runner.schedule import Estimate
+    from xmcbench.setting import Setting
 
 
 def execute(experiment: Experiment[Shown]) -> Shown:
@@ -107,6 +108,16 @@ def note_earlier(earlier: Mapping[str, int]) -> None:
         print(
             f"left out: {format_count(number, 'result')} on an earlier version of {terminal(dataset)}", file=sys.stderr
         )
+
+
+def note_unlisted(records: Iterable[Record], setting: Setting) -> None:
+    """Print one line per dataset with results in a setting that is left out because none is named."""
+    from xmcbench.leaderboard.groups import for_tuning, is_listed
+
+    there = {record.cell.dataset for record in records if record.ok and record.cell.setting == setting}
+    for dataset in sorted(name for name in there if not is_listed(name)):
+        kind = "a dataset for tuning" if for_tuning(dataset) else "a sample of a dataset"
+        print(f"left out: {terminal(dataset)}, by its name {kind} (--dataset includes it)", file=sys.stderr)
 
 
 def note_unknown(records: Iterable[Record], staleness: Staleness) -> None:

@@ -51,9 +51,8 @@ class Examples:
     @classmethod
     def of(cls, store: Store) -> Examples:
         """Return the instances beside the records of a store; none without the folder. Raises StorageError."""
-        return cls(
-            store, {path.stem.lower(): (path, _read(path)) for path in sorted((store.root / FOLDER).glob("*.toml"))}
-        )
+        paths = sorted((store.root / FOLDER).glob("*.toml"))
+        return cls(store, {path.stem.lower(): (path, _read(path)) for path in paths})
 
     def blocks(self, dataset: str, setting: Setting, shown: Iterable[Row]) -> list[Block]:
         """Return the section of a dataset; none without instances or rows.

@@ -101,8 +101,8 @@ def overall(
     """
     done = [record for record in records if record.ok]
     inside = [record for record in done if record.cell.setting == setting]
-    there = sorted({record.cell.dataset for record in inside})
-    chosen = [name for name in there if is_listed(name)] if datasets is None else [*dict.fromkeys(datasets)]
+    there = sorted({record.cell.dataset for record in inside if datasets is not None or is_listed(record.cell.dataset)})
+    chosen = there if datasets is None else [*dict.fromkeys(datasets)]
     known = f"datasets with results: {', '.join(there) or 'none'}"
     if missing := [name for name in chosen if name not in there]:
         raise UsageError(f"{missing[0]} has no result in the setting {setting.title}", known)

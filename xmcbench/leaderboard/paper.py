@@ -68,7 +68,8 @@ def paper_table(
             raise UnknownName("dataset", name, known, where=f"with results, {setting.title}")
     chosen = [spelled[name.casefold()] for name in datasets] or [name for name in known if is_listed(name)]
     if not chosen:
-        raise UsageError(f"there is no result in the setting {setting.title}", "choose another with --setting")
+        what = "no result that counts" if known else "no result"
+        raise UsageError(f"there is {what} in the setting {setting.title}", "choose another with --setting")
     measured = {
         name: Measured.of(context, name, setting, found[name][setting], found[name].get(Setting("ez"), ()))
         for name in chosen
