@@ -139,6 +139,28 @@ def test_all_that_records_use_is_cited(inside, record, tmp_path):
     assert ended.stderr == "xmcbench: note: no reference is known for absent\n"
 
 
+def test_a_dataset_with_a_slug_of_its_own_and_parts_of_datasets_are_cited(inside, record, tmp_path, monkeypatch):
+    (tmp_path / "cards" / "odd").mkdir(parents=True)
+    (tmp_path / "cards" / "odd" / "card.toml").write_text(
+        'name = "My odd_1 set"\nslug = "odd"\nhomepage = "https://example.org"\n'
+    )
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "cards"))
+    store = Store(tmp_path / "runs")
+    for name in (
+        "My odd_1 set",
+        "LF-Debian-2K-dev-0.1",
+        "LF-WordNet-dev-0.2+limit50",
+        "LF-ManSeeAlso+limit9",
+        "own+limit5",
+    ):
+        made = record("knn")
+        cell = msgspec.structs.replace(made.cell, dataset=name)
+        store.write(msgspec.structs.replace(made, cell=cell, key=cell.key))
+    ended = inside("cite")
+    assert {"odd", "lf-debian-20k", "lf-wordnet", "lf-manseealso"} < {*keys(ended)}
+    assert ended.stderr == "xmcbench: note: no reference is known for knn, own-limit5\n"
+
+
 def test_references_beside_a_plugin_count(inside, plugin, tmp_path):
     plugin(OWN)
     (tmp_path / "references.bib").write_text(

@@ -7,7 +7,7 @@ import pytest
 
 from xmcbench.choice import check_choosable
 from xmcbench.data import export, load_dataset
-from xmcbench.data.catalog import locate
+from xmcbench.data.catalog import locate, reference_of
 from xmcbench.errors import DataError, UsageError
 from xmcbench.records import Store
 
@@ -162,6 +162,52 @@ def test_a_filter_file_is_not_that_of_the_held_out_instances(tiny):
 def test_a_share_is_between_0_and_1(tiny, share):
     with pytest.raises(UsageError, match="is not a share of the training instances"):
         load_dataset(f"{tiny}?dev={share}")
+
+
+@pytest.mark.parametrize("share", ["0.1", "0.25", "1e-05", "0.0001", "0.123457", "0.1234567"])
+def test_two_shares_have_two_names(tiny, share):
+    assert locate(f"{tiny}?dev={share}").name == f"tiny-dev-{share}"
+
+
+@pytest.mark.parametrize(
+    "name", ["LF-Debian-2K-dev-0.1", "LF-Debian-2K+limit100", "LF-Debian-20K-dev-0.02+limit100", "lf-debian-2k+limit9"]
+)
+def test_the_name_in_a_record_names_the_part_of_a_known_dataset(name, tmp_path, monkeypatch):
+    made = load_dataset(name)
+    assert made.name.casefold() == name.casefold()
+    assert load_dataset(made.name).digest == made.digest
+    assert locate(name).name == locate(reference_of(name)).name
+    assert reference_of(f"{name}?limit=7").endswith("limit=7")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).mkdir()  # what is there goes before
+    assert reference_of(name) == name
+
+
+@pytest.mark.parametrize("name", ["LF-Debian-20K-dev", "LF-Debian-2K", "nothing+limit5", "LF-Debian-2K+limitless"])
+def test_other_names_are_as_they_are(name):
+    assert reference_of(name) == name
+
+
+def test_a_result_on_a_part_is_selected_and_repeated(inside, tmp_path, monkeypatch):
+    """By the reference that it was run on, and by its name."""
+    words = ("--dataset", "lf-debian-2k", "--setting", "ez", "--methods", "tfidf")
+    inside("run", *words, "--limit", "100", code=0)
+    inside("run", *words, "--dev", "0.1", code=0)
+    records = {record.cell.dataset: record for record in Store(tmp_path / "runs").records()}
+    options = {"LF-Debian-2K+limit100": "limit=100", "LF-Debian-2K-dev-0.1": "dev=0.1"}
+    assert records.keys() == options.keys()
+    for name, record in records.items():
+        uid = load_dataset(name).test.uids[0]
+        for dataset in (f"lf-debian-2k?{options[name]}", name):
+            shown = inside("show", "tfidf", "--instance", uid, "--dataset", dataset, code=0)
+            assert f", {name}, " in shown.stdout
+        # As `export paper` prints the command.
+        again = inside(*record.reproduction("runs").split()[1:], "--out", f"again-{name}", code=0)
+        assert "agrees" in again.stdout
+    assert (
+        "has no result with this dataset"
+        in inside("show", "tfidf", "--instance", uid, "--dataset", "lf-debian-2k?limit=99").stderr
+    )
 
 
 def test_rows_are_run_and_compared_on_it(inside, table, tmp_path):

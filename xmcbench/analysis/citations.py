@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from xmcbench.data import known_datasets
-from xmcbench.data.catalog import Listing, slug_of
+from xmcbench.data.catalog import Listing, normalize_name, reference_of, reference_to_whole, slug_of
 from xmcbench.errors import DataError, UnknownName, XmcbenchError
 from xmcbench.output.escaping import latex
 from xmcbench.plugins.registry import Registry
@@ -91,12 +91,13 @@ def list_used(records: Iterable[Record], registry: Registry) -> list[str]:
     methods, datasets = set[str](), set[str]()
     for record in records:
         cell = record.cell
-        datasets.add(slug_of(cell.dataset))
+        datasets.add(cell.dataset)
         try:
             methods.update(entry.name for entry in registry.resolve(cell.method, cell.parameters).entries)
         except XmcbenchError:  # a method that is not here, or that has other parameters by now, names no parts
             methods.add(cell.method)
-    return [*sorted(methods), *sorted(datasets)]
+    slugs = {slug_of(normalize_name(str(reference_to_whole(reference_of(name))))) for name in datasets}
+    return [*sorted(methods), *sorted(slugs)]
 
 
 def check_names(names: Iterable[str], registry: Registry) -> list[str]:

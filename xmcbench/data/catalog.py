@@ -18,7 +18,7 @@ import msgspec
 
 from xmcbench.data.card import Card, read_card
 from xmcbench.data.sealing import check_open
-from xmcbench.data.sources.finding import find_layout, place_of, source_at, without
+from xmcbench.data.sources.finding import find_layout, place_of, reference_to, source_at, without
 from xmcbench.data.sources.records import ENDINGS, SUFFIXES
 from xmcbench.data.sources.source import Place
 from xmcbench.errors import DataError, UnknownName, UsageError
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: The option of a place or a name that holds a share of the training instances out.
 DEV = "dev"
+#: The name in records of a part of a dataset: the options that made it, in the order in which they apply.
+_PART = re.compile(rf"(?P<whole>.+?)(?:-dev-(?P<{DEV}>[\d.e-]+))?(?:\+limit(?P<limit>\d+))?")
 
 
 @dataclass(frozen=True)
@@ -174,10 +176,13 @@ def locate(name_or_place: str | Path) -> Listing:
 
     A place is a folder, a file or an id, with options after a question mark. Raises UnknownName, UsageError, DataError.
     """
+    name_or_place = reference_of(name_or_place)
     place = place_of(name_or_place)
+    if "limit" in place.options:  # whether the name says so depends on the number of instances
+        return locate(without(str(name_or_place), "limit"))
     if (dev := place.options.get(DEV)) is not None:
         whole, share = locate(without(str(name_or_place), DEV)), _read_share(dev)
-        name, slug = (f"{called}-dev-{share:g}" for called in (whole.name, whole.slug))
+        name, slug = (f"{called}-dev-{share}" for called in (whole.name, whole.slug))
         card = whole.card and msgspec.structs.replace(whole.card, name=name, slug=slug, counts={}, files={})
         return replace(whole, name=name, slug=slug, card=card)
     if not isinstance(name_or_place, Path) and (listing := _find_named(place)):
@@ -186,6 +191,21 @@ def locate(name_or_place: str | Path) -> Listing:
         hint = "a dataset is a name (`xmcbench ls datasets`), a folder, a file or hf:OWNER/NAME"
         raise UsageError(f"no folder at {place.path}", hint)
     return _at_place(place)
+
+
+def reference_of(name_or_place: str | Path) -> str | Path:
+    """The reference to a part of a known dataset for its name in records; another name, and a place, as it is.
+
+    ``NAME-dev-0.1+limit50`` is ``NAME?dev=0.1&limit=50``.
+    """
+    place = place_of(name_or_place)
+    found = _PART.fullmatch(place.given)
+    if isinstance(name_or_place, Path) or place.path.exists() or found is None:
+        return name_or_place
+    options = {name: value for name in (DEV, "limit") if (value := found[name])}
+    if not options or is_name(place.given) or not is_name(found["whole"]):
+        return name_or_place
+    return reference_to(found["whole"], {**options, **place.options})
 
 
 def is_name(reference: str) -> bool:
@@ -241,6 +261,7 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
     from xmcbench.data.opening import derive, hold_out, open_dataset, open_training, with_documents, with_limit
 
     check_open("a dataset")
+    name_or_place = reference_of(name_or_place)
     options = place_of(name_or_place).options
     if (documents := options.get("documents")) is not None:
         dataset = load_dataset(without(str(name_or_place), "documents"))

@@ -88,7 +88,7 @@ def hold_out(parent: Dataset, card: Card, share: float) -> Dataset:
     (train, test), _ = split(parent.train_corpus, parent.label_corpus.rows, share, 0)
     note = (
         f"{test.rows:,} of {parent.train_corpus.rows:,} training instances are held out for testing, by the digest of "
-        f"their text (dev={share:g}); no test instance is used"
+        f"their text (dev={share}); no test instance is used"
     )
     card = msgspec.structs.replace(card, derive=Derivation(source=parent.slug, seed=0, held_out=test.rows))
     return _fit_filter(Dataset(card, train, test, parent.label_corpus, None, parent.sources, (*parent.found, note)))

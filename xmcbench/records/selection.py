@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -190,13 +191,14 @@ def _dataset(given: str) -> tuple[str, str | None]:
     from xmcbench.data.catalog import is_name, load_dataset, locate
 
     try:
-        name = locate(given).name.casefold()
+        name = locate(given).name
     except UsageError:
         return Path(given).name.casefold(), None
-    try:
-        return name, None if is_name(given) else load_dataset(given).digest
-    except DataError:
-        return name, None
+    if not is_name(given):
+        with suppress(DataError):
+            dataset = load_dataset(given)  # whose name says what part of it is meant, too
+            return dataset.name.casefold(), dataset.digest
+    return name.casefold(), None
 
 
 def _find_named(word: str, records: Sequence[Record], store: Store) -> list[Record]:
