@@ -48,6 +48,21 @@ def test_two_rows_and_all_rows_of_a_dataset(inside, few):
     inside("power", "--detect", "2", "--metric", "PSP@1", *where, code=0)
 
 
+def test_versions_of_a_dataset_are_told_apart(inside, few):
+    """One block each, under a heading of its own."""
+    store = Store(few)
+    for one in [record for record in store.records() if record.cell.method != "label-expansion"]:
+        cell = msgspec.structs.replace(one.cell, dataset_sha256="f" * 64)
+        store.write(msgspec.structs.replace(one, key=cell.key, cell=cell))
+        shutil.copy(*((few / "ranks" / at.path).with_suffix(".npz") for at in (one.cell, cell)))
+    shown = inside("power", "--detect", "1", "--runs", few, code=0).stdout
+    before = one.cell.dataset_sha256
+    for digest in (before, "f" * 64):
+        assert f"LF-Debian-20K (data {digest[:12]}), zero-shot" in shown
+    names = [found["dataset"] for found in json.loads(inside("power", "--detect", "1", "--runs", few, "--json").stdout)]
+    assert sorted(names) == sorted(f"LF-Debian-20K (data {digest[:12]})" for digest in (before, "f" * 64))
+
+
 def test_rows_that_never_differ_are_left_out(inside, few):
     store = Store(few)
     (one,) = [record for record in store.records() if record.cell.method == "bm25"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,9 +42,10 @@ class Pair:
 class Needed:
     """The data that shows a difference between two rows of one dataset.
 
-    settings: the setting of all rows, or those of two rows in different settings, in their order. detect: the
-    difference, as a fraction. pairs: all pairs of rows that can be compared. left_out: reason -> the names of other
-    rows. instances: of the test set.
+    dataset: its name, with the first digits of its digest where there are several versions of it. settings: the setting
+    of all rows, or those of two rows in different settings, in their order. detect: the difference, as a fraction.
+    pairs: all pairs of rows that can be compared. left_out: reason -> the names of other rows. instances: of the test
+    set.
     """
 
     dataset: str
@@ -163,6 +164,14 @@ def find_needed(
     else:
         groups = [_rows(records, store) for records in places(store, conditions).values()]
     found = [_judge(rows, metric, detect, power, filter_name) for rows in groups]
+    cells = [rows[0].records[0].cell for rows in groups]
+    versions = Counter(name for name, _ in {(cell.dataset, cell.dataset_sha256) for cell in cells})
+    found = [
+        replace(needed, dataset=f"{cell.dataset} (data {cell.dataset_sha256[:12]})")
+        if versions[cell.dataset] > 1
+        else needed
+        for cell, needed in zip(cells, found, strict=True)
+    ]
     judged = [needed for needed in found if needed.pairs]
     if not judged:
         reasons = dict.fromkeys(reason for needed in found for reason in needed.left_out)
