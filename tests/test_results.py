@@ -96,7 +96,10 @@ def test_a_row_has_its_problems_in_each_dataset_by_itself(two, altered):
 
 def test_a_curve_of_several_datasets_is_one_for_each(two):
     made = [record for share in (0, 0.5, 1) for record in two("a", setting=Setting.at(share, "label"), value=share)]
-    expected = {"Tiny": (("A", 0.1, 0),), "Other": (("A", 0.2, 0),)}
+    more = [
+        pair[place] for place, pair in enumerate(two("a", setting=Setting.at(share, "label")) for share in (0.1, 0.2))
+    ]
+    expected = tuple((one.cell, one.name) for one in more)
     coverage = Coverage(tuple(made), "", "runs", by="label", ratios=(0, 0.5, 1), expected=expected)
     with pytest.raises(UsageError, match="there is a curve for each of Other, Tiny"):
         coverage.curve("P@1")

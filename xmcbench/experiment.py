@@ -138,14 +138,8 @@ class CurveRun(Experiment["Coverage"]):
         """Return the records, with the points that the curves should have."""
         from xmcbench.results import Coverage
 
-        expected: dict[str, list[tuple[str, float, int]]] = {}
-        for planned in self.plan.cells:
-            # A finished cell keeps the name under which it ran.
-            name = planned.record.name if planned.record and planned.state != "to run" else planned.name
-            point = (name, planned.cell.setting.share, planned.cell.seed)
-            expected.setdefault(planned.cell.dataset, []).append(point)
-        points_of = {dataset: tuple(points) for dataset, points in expected.items()}
-        return self._make(Coverage, records, by=self.by, ratios=self.ratios, expected=points_of)
+        expected = tuple((planned.cell, planned.name) for planned in self.plan.cells)
+        return self._make(Coverage, records, by=self.by, ratios=self.ratios, expected=expected)
 
 
 @dataclass(frozen=True)

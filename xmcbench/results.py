@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +18,7 @@ from xmcbench.leaderboard.names import apart, names
 from xmcbench.leaderboard.rows import Row, rows, silence, without_common
 from xmcbench.metrics import METRICS
 from xmcbench.output import document
-from xmcbench.records import Record, Staleness
+from xmcbench.records import Cell, Record, Staleness
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,12 +166,12 @@ class Results:
 class Coverage(Results):
     """The results of a curve: a metric against the share of labels, or of pairs, that are known.
 
-    expected: dataset -> (row, ratio, seed) of everything that was requested. The ``parts`` are those of a dataset each.
+    expected: every cell that was requested, with the name of its row. The ``parts`` are those of a dataset each.
     """
 
     by: str = "label"
     ratios: tuple[float, ...] = ()
-    expected: Mapping[str, tuple[tuple[str, float, int], ...]] = field(default_factory=dict)
+    expected: tuple[tuple[Cell, str], ...] = ()
     metrics: tuple[str, ...] = ("P@5", "R@100")
 
     def _part_of(self, record: Record) -> tuple[str, Setting | None]:
@@ -182,7 +182,7 @@ class Coverage(Results):
         datasets = {record.cell.dataset for record in self.records}
         if len(datasets) > 1:
             raise UsageError(f"there is a curve for each of {', '.join(sorted(datasets))}", "see `parts`")
-        expected = [point for dataset in datasets for point in self.expected.get(dataset, ())]
+        expected = [(cell, name) for cell, name in self.expected if cell.dataset in datasets]
         return curves.curve(self.records, self.by, metric, self.filter, self.ratios, expected, self.staleness)
 
     def _tables(self) -> list[Table]:

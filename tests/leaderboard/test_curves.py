@@ -48,14 +48,15 @@ def test_a_whole_curve(seven):
     assert learner.points[0.5].seeds == (0, 1)
 
 
-def test_a_half_finished_curve_draws_what_it_has_and_names_what_is_missing(seven):
+def test_a_half_finished_curve_draws_what_it_has_and_names_what_is_missing(seven, record):
     left = [
         record
         for record in seven
         if (record.cell.method, record.cell.setting.ratio) not in {("hungry", 0.1), ("hungry", 0.25)}
         and (record.cell.method, record.cell.setting.ratio, record.cell.seed) != ("learner", 0.5, 1)
     ]
-    made = curve(left, "label", "P@5", "self", (0, 0.01, 0.05, 0.1, 0.25, 0.5, 1), [("ABSENT", 0.1, 0)])
+    absent = record("absent", setting=Setting.at(0.1, "label"))
+    made = curve(left, "label", "P@5", "self", (0, 0.01, 0.05, 0.1, 0.25, 0.5, 1), [(absent.cell, "ABSENT")])
     assert made.missing == ("ABSENT at 10%", "HUNGRY at 10%, 25%", "LEARNER at 50% (seed 1)")
     # The line is broken where points are missing: two strokes.
     drawing = coverage(made).draw()
@@ -85,9 +86,23 @@ def test_the_half_width_of_a_point_is_that_of_the_table(record):
     assert row.figures["P@5"].half_width > 0.1
 
 
-def test_a_flat_line_that_lacks_a_seed_names_it(seven):
-    made = curve(seven, "label", "P@5", "self", (0, 0.5), [("FLAT", 0.0, 0), ("FLAT", 0.5, 1)])
+def test_a_flat_line_that_lacks_a_seed_names_it(seven, record):
+    expected = [record("flat", seed, setting=Setting.at(ratio, "label")) for ratio, seed in ((0, 0), (0.5, 1))]
+    made = curve(seven, "label", "P@5", "self", (0, 0.5), [(one.cell, one.name) for one in expected])
     assert made.missing == ("FLAT at 50% (seed 1)",)
+
+
+def test_a_seed_that_changes_nothing_is_not_missing(record):
+    """Only the first seed of a method without chance is run where no pairs are drawn."""
+
+    def at(ratio, seed):
+        return record("knn", seed, setting=Setting.at(ratio, "label"), supervision="required", deterministic=True)
+
+    made = [at(0.5, 0), at(0.5, 1), at(1, 0)]
+    assert curve(made, "label", "P@5", "self").missing == ()
+    assert curve(made[:-1], "label", "P@5", "self", (0, 0.5, 1)).missing == ("KNN at 100%",)
+    drawn = [at(0.1, 0), *made[1:]]  # other pairs by each seed
+    assert curve(drawn, "label", "P@5", "self").missing == ("KNN at 10% (seed 1), 50% (seed 0)",)
 
 
 def test_no_row_hides_behind_another_of_its_name(record, altered):
@@ -95,6 +110,9 @@ def test_no_row_hides_behind_another_of_its_name(record, altered):
     made = [altered(record, (("method", "variant"), "quick")) for record in made]
     drawn = curve(made, "label", "P@5", "self")
     assert [line.name for line in drawn.lines] == ["TFIDF (quick), k=1", "TFIDF (quick), k=2"]
+    expected = [(one.cell, "TFIDF (quick)") for one in made]
+    assert curve(made, "label", "P@5", "self", (0, 0.01), expected).missing == ()
+    assert curve(made[:-1], "label", "P@5", "self", (0, 0.01), expected).missing == ("TFIDF (quick), k=2 at 1%",)
 
 
 def test_what_is_not_a_curve(record, seven):

@@ -13,7 +13,7 @@ from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import protocol
 from xmcbench.metrics.seeds import half_width
 from xmcbench.output import escaping
-from xmcbench.records import Record, Staleness
+from xmcbench.records import Cell, Record, Staleness
 
 
 @dataclass(frozen=True)
@@ -78,31 +78,33 @@ def curve(
     metric: str,
     filter_name: str,
     ratios: Sequence[float] | None = None,
-    expected: Iterable[tuple[str, float, int]] = (),
+    expected: Sequence[tuple[Cell, str]] = (),
     staleness: Staleness | None = None,
 ) -> Curve | None:
     """The curve of the records of one dataset; None if there is nothing to draw.
 
     With ``ratios`` every row that has a point is drawn. Without, they are those of the records, and a row that looks
-    at pairs needs two points; there is a curve only if such a row has a few-shot one. ``expected``:
-    (row name, ratio, seed) that should be there, besides the seeds and ratios of the lines themselves. ``staleness``:
-    today's code, by which stale rows are marked.
+    at pairs needs two points; there is a curve only if such a row has a few-shot one. ``expected``: cells that should
+    be there, each with the name of its row if no record has one, besides the seeds and ratios of the lines themselves.
+    ``staleness``: today's code, by which stale rows are marked.
     """
     groups: dict[str, tuple[str, list[tuple[float, Record]]]] = {}
     dataset = ""
     by_row = group_rows(records)
-    for key, name in names(by_row).items():
-        group = by_row[key]
+    called = {cell.row: name for cell, name in expected} | names(by_row)
+    for key, group in by_row.items():
         dataset = group[0].cell.dataset
         done = [record for record in group if record.ok and metric in record.metrics[filter_name].values]
-        groups[name] = (
+        groups[key] = (
             str(group[0].method.supervision),
             [(record.cell.setting.share, record) for record in done if record.cell.setting.by in (None, by)],
         )
     used = {ratio for supervision, placed in groups.values() if supervision != "unused" for ratio, _ in placed}
     grid = tuple(sorted(used) if ratios is None else ratios)
-    lines, needed = [], set(expected)
-    for name, (supervision, placed) in sorted(groups.items()):
+    lines: dict[str, CoverageLine] = {}
+    needed = {(cell.row, cell.setting.share, cell.seed) for cell, _ in expected}
+    for key in sorted(groups, key=called.__getitem__):
+        supervision, placed = groups[key]
         flat = supervision == "unused"
         points = over_seeds([(ratio, record) for ratio, record in placed if flat or ratio in grid], metric, filter_name)
         if flat and points:
@@ -111,14 +113,20 @@ def curve(
         if not points or (ratios is None and not flat and len(points) < 2):
             continue
         marks = (staleness or Staleness()).problems(record for _, record in placed)
-        lines.append(CoverageLine(name, flat, points, marks))
+        lines[key] = CoverageLine(called[key], flat, points, marks)
         seeds = {seed for point in points.values() for seed in point.seeds}
         if not flat:
-            needed |= {(name, ratio, seed) for ratio in grid if ratio or supervision != "required" for seed in seeds}
-    shaped = any(0 < ratio < 1 for line in lines if not line.flat for ratio in line.points)
+            whole = {ratio for ratio, record in placed if record.seedless}  # no other seed changes the point
+            needed |= {
+                (key, ratio, seed)
+                for ratio in grid
+                if ratio not in whole and (ratio or supervision != "required")
+                for seed in seeds
+            }
+    shaped = any(0 < ratio < 1 for line in lines.values() if not line.flat for ratio in line.points)
     if not lines or (ratios is None and not shaped):
         return None
-    return Curve(dataset, by, metric, filter_name, grid, tuple(lines), _gaps(needed, lines))
+    return Curve(dataset, by, metric, filter_name, grid, tuple(lines.values()), _gaps(needed, lines, called))
 
 
 def table(made: Curve) -> Table:
@@ -162,21 +170,22 @@ def over_seeds(placed: Iterable[tuple[float, Record]], metric: str, filter_name:
     return points
 
 
-def _gaps(needed: Iterable[tuple[str, float, int]], lines: Sequence[CoverageLine]) -> tuple[str, ...]:
+def _gaps(
+    needed: Iterable[tuple[str, float, int]], lines: Mapping[str, CoverageLine], called: Mapping[str, str]
+) -> tuple[str, ...]:
     """Return a line per row: the ratios at which it lacks a point or a seed."""
-    there = {line.name: line for line in lines}
     gaps: dict[str, dict[str, list[int]]] = {}
-    for name, ratio, seed in sorted(needed):
-        point = there[name].at(ratio) if name in there else None
+    for key, ratio, seed in sorted(needed, key=lambda gap: (called[gap[0]], *gap)):
+        point = lines[key].at(ratio) if key in lines else None
         if point is None or seed not in point.seeds:
             place = f"{100 * ratio:g}%"
-            seeds = gaps.setdefault(name, {}).setdefault(place, [])
+            seeds = gaps.setdefault(key, {}).setdefault(place, [])
             if point:
                 seeds.append(seed)
     return tuple(
-        f"{name} at "
+        f"{called[key]} at "
         + ", ".join(
             f"{place} (seed {', '.join(map(str, seeds))})" if seeds else place for place, seeds in places.items()
         )
-        for name, places in gaps.items()
+        for key, places in gaps.items()
     )

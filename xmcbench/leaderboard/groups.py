@@ -10,7 +10,6 @@ from typing import TypeVar
 from xmcbench.data.card import is_limited
 from xmcbench.records import Record
 from xmcbench.setting import Setting
-from xmcbench.storage.canonical import canonical_json
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -40,7 +39,7 @@ def group_rows(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 def row_of(record: Record) -> str:
     """Return the row of a record: its method and parameters, as canonical JSON."""
-    return canonical_json([record.cell.method, record.cell.parameters])
+    return record.cell.row
 
 
 def borrow(zero_shot: Iterable[Record], inside: Sequence[Record]) -> list[Record]:

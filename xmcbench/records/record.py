@@ -21,7 +21,7 @@ from xmcbench.errors import UsageError
 from xmcbench.metrics import METRICS
 from xmcbench.metrics.labels import MIN_INSTANCES
 from xmcbench.setting import Setting
-from xmcbench.storage.canonical import sha256_json
+from xmcbench.storage.canonical import canonical_json, sha256_json
 from xmcbench.storage.locations import check_name
 
 SCHEMA = 2
@@ -71,6 +71,11 @@ class Cell(_Part, frozen=True, kw_only=True, dict=True):
     def key(self) -> str:
         """SHA-256 (hex) of the identity."""
         return sha256_json(msgspec.to_builtins(self))
+
+    @property
+    def row(self) -> str:
+        """Method and parameters, as canonical JSON."""
+        return canonical_json([self.method, self.parameters])
 
     @cached_property
     def path(self) -> Path:
