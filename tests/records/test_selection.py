@@ -68,6 +68,17 @@ def test_seeds_that_are_asked_for_are_taken(chosen):
         chosen(("a", (0,), {}), ("b", (9,), {}), seeds=(9,))
 
 
+def test_a_run_that_no_seed_changes_is_taken_for_every_seed(chosen):
+    """Only the first seed that was asked for is run."""
+    flat = {"deterministic": True, "supervision": "unused"}
+    first, second = chosen(("a", (1, 2), {}), ("flat", (1,), flat), seeds=(2,))
+    assert (first.seeds, second.seeds) == ([2], [1])
+    first, second = chosen(("c", (1, 2), {}), ("earlier", (1, 2), flat), seeds=(2,))
+    assert (first.seeds, second.seeds) == ([2], [2])
+    with pytest.raises(UsageError, match="fixed has no result with this dataset, setting and seed"):
+        chosen(("d", (1, 2), {}), ("fixed", (1,), {"deterministic": True}), seeds=(2,))  # its pairs are drawn
+
+
 def test_each_word_names_the_one_place_it_has_results_in(chosen):
     """Two settings of two methods: there is no common place, and no doubt either."""
     first, second = chosen(("a", (0,), {}), ("b", (0,), {"setting": Setting.of("ez")}))

@@ -177,10 +177,22 @@ def _by_place(
             and dataset in (None, cell.dataset.casefold())
             and (any_version or version in (None, cell.dataset_sha256))
             and conditions.setting in (None, cell.setting)
-            and (conditions.seeds is None or cell.seed in conditions.seeds)
         ):
             found.setdefault((cell.dataset, cell.dataset_sha256, cell.setting), []).append(record)
-    return found
+    if conditions.seeds is None:
+        return found
+    chosen = {place: _of_seeds(group, conditions.seeds) for place, group in found.items()}
+    return {place: group for place, group in chosen.items() if group}
+
+
+def _of_seeds(records: Sequence[Record], seeds: Sequence[int]) -> list[Record]:
+    """The records of these seeds; of a row that no seed would change, those that there are."""
+    rows = {record.cell.row for record in records if record.cell.seed in seeds}
+    return [
+        record
+        for record in records
+        if record.cell.seed in seeds or (record.seedless and record.cell.row not in rows)
+    ]
 
 
 def _dataset(given: str) -> tuple[str, str | None]:
