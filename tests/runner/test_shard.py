@@ -12,7 +12,7 @@ from xmcbench.runner.executors.local import Local
 from xmcbench.runner.grid import Grid, requests_of
 from xmcbench.runner.plan import plan
 from xmcbench.runner.pretraining import pretrain
-from xmcbench.runner.schedule import Shard, pretraining_key
+from xmcbench.runner.schedule import Shard, pretraining_key, waits_for_parts
 from xmcbench.runner.target import Target
 from xmcbench.setting import Setting
 from xmcbench.storage.locks import Heartbeat
@@ -45,6 +45,14 @@ PLUGIN = """
     class Whole(Plain):
         def uses(self):
             return ("plain",)
+
+    class Fixed(Plain):
+        supervision = "unused"
+        deterministic = True
+
+    class OnFixed(Plain):
+        def uses(self):
+            return ("fixed",)
 """
 EZ, HALF, FULL = Setting.of("ez"), Setting.of("fs", 0.5), Setting.of("full")
 
@@ -95,6 +103,17 @@ def test_a_method_is_in_a_shard_with_its_parts(planned, number):
     assert {(cell.cell.setting, cell.cell.seed) for cell in more} <= {(cell.setting, cell.seed) for cell in wholes}
     assert {cell.cell.method for cell in more} == {"plain"}
     assert of.cells == [cell for cell in made.cells if cell in of.cells]
+
+
+def test_a_part_that_neither_pairs_nor_a_seed_change_is_one_of_every_seed(planned):
+    made = planned(["fixed", "on-fixed", "plain"], seeds=(1, 2), settings=(HALF,), told=False)
+    fixed, *wholes, plain, _ = made.cells
+    assert [cell.cell.seed for cell in (fixed, *wholes)] == [1, 1, 2]
+    assert all(waits_for_parts(whole, [fixed]) for whole in wholes)
+    assert not any(waits_for_parts(whole, [plain]) for whole in wholes)
+    for number in (1, 2):
+        of = Shard(number, 2).of(made).cells
+        assert fixed in of or not any(whole in of for whole in wholes)
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "a/b", "1/2/3", "-1/2"])

@@ -14,7 +14,8 @@ from xmcbench.environment import accelerators, machine_cores
 from xmcbench.errors import UsageError
 from xmcbench.runner.executors.base import Needs, Room
 from xmcbench.runner.executors.local import Capacity
-from xmcbench.storage.canonical import canonical_json, sha256_json
+from xmcbench.runner.job import training_name
+from xmcbench.storage.canonical import sha256_json
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
@@ -62,13 +63,13 @@ def waits_for_parts(planned: PlannedCell, unfinished: Iterable[PlannedCell]) -> 
 
 def _is_part(part: PlannedCell, planned: PlannedCell) -> bool:
     """Return whether a cell may use the ranking of another cell."""
-    cell, whole = part.cell, planned.cell
-    candidates = [values for name, values in planned.parts if name == cell.method]
-    same = (cell.dataset_sha256, cell.subset_sha256) == (whole.dataset_sha256, whole.subset_sha256)
-    if not candidates or not same or not (cell.seed == whole.seed or part.row.method.deterministic):
+    cell = part.cell
+    if cell.setting != planned.cell.setting:
         return False
     # By parameters too: two methods may each use the other one with parameters that end the chain.
-    return canonical_json(cell.parameters) in map(canonical_json, candidates)
+    candidates = [training_name(name, values) for name, values in planned.parts if name == cell.method]
+    own = training_name(cell.method, cell.parameters) if candidates else ""
+    return own in candidates and part.trainings[own] == planned.trainings[own]
 
 
 @dataclass(frozen=True)
