@@ -154,3 +154,17 @@ def test_a_dry_run_of_data_that_are_not_here_checks_the_rest(inside):
     assert "LF-Amazon-131K is not on this machine" in limited.stderr
     misspelled = inside(*words, "--best", "nope", code=2)
     assert "unknown metric 'nope'" in misspelled.stderr
+    shard = inside(*words, "--shard", "1/2", code=2)
+    said = "--shard needs the data, on which it depends what shard a cell is in"
+    assert shard.stderr == f"xmcbench: error: {said} (leave it out: the forecast is of all cells)\n"
+
+
+def test_a_forecast_has_the_seeds_that_would_run(inside):
+    words = ("run", "--dataset", "lf-amazon-131k", "--methods", "tfidf,knn,xr-linear", "--seed", "1,0", "--dry-run")
+
+    def seeds(*setting):
+        cells = json.loads(inside(*words, *setting, "--json", code=0).stdout)["forecast"]
+        return {cell["method"].split(" (")[0]: cell["seeds"] for cell in cells}
+
+    assert seeds("--setting", "full") == {"TF-IDF": [1], "kNN": [1], "XR-Linear": [1, 0]}
+    assert seeds("--setting", "fs", "--ratio", "0.5") == {"TF-IDF": [1], "kNN": [1, 0], "XR-Linear": [1, 0]}

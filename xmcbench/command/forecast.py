@@ -11,15 +11,16 @@ from xmcbench.command.report import list_skipped, print_json
 from xmcbench.output.layout import fill, format_table
 from xmcbench.output.quantities import format_count
 from xmcbench.records import Store
-from xmcbench.runner.rows import Request, resolve
+from xmcbench.runner.plan import distinct_seeds
+from xmcbench.runner.rows import Request, Row, resolve
 from xmcbench.storage.locations import find_shipped
 
 if TYPE_CHECKING:
     from xmcbench.plugins.registry import Registry
     from xmcbench.runner.rows import Skipped
 
-#: The request of a cell, the name of its row, and its cost by device.
-_Cell = tuple[Request, str, dict[Device, Forecast]]
+#: The request of a row, the row, and the cost of a cell of it by device.
+_Cell = tuple[Request, Row, dict[Device, Forecast]]
 
 
 def show(
@@ -39,18 +40,18 @@ def show(
         skipped += left_out
         for row in rows:
             cost = rates.forecast(row, request.setting, counts[request.dataset])
-            cells.append((request, f"{row.title} ({row.variant})" if row.variant else row.title, cost))
+            cells.append((request, row, cost))
     if as_json:
         listed = [
             {
-                "method": name,
+                "method": row.name,
                 "dataset": request.dataset,
                 "setting": request.setting.slug,
-                "seeds": list(request.seeds),
+                "seeds": list(distinct_seeds(row.method, request)),
                 "estimate_s": {device: made.seconds for device, made in cost.items()},
                 "machines": {device: made.machines for device, made in cost.items()},
             }
-            for request, name, cost in cells
+            for request, row, cost in cells
         ]
         print_json({"forecast": listed, "skipped": list_skipped(skipped)})
     else:
@@ -61,12 +62,12 @@ def show(
 def _table(cells: Sequence[_Cell]) -> str:
     several = len({(request.dataset, request.setting) for request, *_ in cells}) > 1
     lines = []
-    for request, name, cost in cells:
+    for request, row, cost in cells:
         where = [request.dataset, request.setting.slug] if several else []
         gpu = cost.get("gpu")
         eighth = in_words((gpu.seconds[0] / 8, gpu.seconds[1] / 8)) if gpu else ""
         times = [str(cost.get("cpu", "")), str(gpu or ""), eighth] if cost else ["no measured rate", "", ""]
-        lines.append([name, *where, *times])
+        lines.append([row.name, *where, *times])
     heads = ["Method", *(["dataset", "setting"] if several else []), "CPU", "1 GPU", "8 GPUs, at best"]
     return format_table(lines, heads, ["left"] * (len(heads) - 3) + ["right"] * 3)
 
@@ -91,6 +92,6 @@ def _about(
         )
         if machines:
             said.append(f"Rates, {device.upper()}: {'; '.join(machines)}.")
-    if unknown := [name for _, name, cost in cells if not cost]:
+    if unknown := [row for _, row, cost in cells if not cost]:
         said.append(f"No record tells the rate of {format_count(len(unknown), 'cell')}.")
     return [*said, *map(str, skipped)]

@@ -138,7 +138,12 @@ def _forecast(grids: Sequence[Grid], registry: Registry, arguments: argparse.Nam
 
     requests = requests_of(grids)
     counts = scale.find_counts(requests)
-    return forecast.show(requests, counts, registry, arguments.runs, arguments.json) if counts else None
+    if not counts:
+        return None
+    if arguments.shard is not None:
+        message = "--shard needs the data, on which it depends what shard a cell is in"
+        raise UsageError(message, "leave it out: the forecast is of all cells")
+    return forecast.show(requests, counts, registry, arguments.runs, arguments.json)
 
 
 def _headline(part: Results) -> str:

@@ -189,9 +189,7 @@ def _of_seeds(records: Sequence[Record], seeds: Sequence[int]) -> list[Record]:
     """The records of these seeds; of a row that no seed would change, those that there are."""
     rows = {record.cell.row for record in records if record.cell.seed in seeds}
     return [
-        record
-        for record in records
-        if record.cell.seed in seeds or (record.seedless and record.cell.row not in rows)
+        record for record in records if record.cell.seed in seeds or (record.seedless and record.cell.row not in rows)
     ]
 
 

@@ -64,7 +64,7 @@ class PlannedCell:
     @property
     def name(self) -> str:
         """The row's name: title and variant."""
-        return f"{self.row.title} ({self.row.variant})" if self.row.variant else self.row.title
+        return self.row.name
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ def _plan_row(
     packages = frozenset(chain.from_iterable(method.packages for method in methods))
     environment = frozenset(chain.from_iterable(method.environment for method in methods))
     planned = []
-    for seed in _distinct_seeds(row.method, request):
+    for seed in distinct_seeds(row.method, request):
         subset = subsets[seed]
         cell = _make_cell(name, identity, request.setting, dataset, subset, seed)
         record, state, damage = _find(cell, dataset, store, staleness)
@@ -256,7 +256,7 @@ def _plan_row(
     return planned
 
 
-def _distinct_seeds(method: Description, request: Request) -> Sequence[int]:
+def distinct_seeds(method: Description, request: Request) -> Sequence[int]:
     """Return the seeds whose results can differ: only the first where neither the method nor its pairs depend on it."""
     draws_pairs = request.setting.kind == "fs" and method.supervision != "unused"
     return request.seeds if draws_pairs or not method.deterministic else request.seeds[:1]

@@ -50,6 +50,11 @@ class Row:
         """The method's name in tables."""
         return self.entry.title
 
+    @property
+    def name(self) -> str:
+        """Title and variant."""
+        return f"{self.title} ({self.variant})" if self.variant else self.title
+
 
 @dataclass(frozen=True)
 class Skipped:
