@@ -84,7 +84,7 @@ def test_a_process_that_a_cell_starts_goes_on_with_its_phase(file):
 @pytest.fixture
 def planned(tiny, tmp_path):
     def make(seeds=(0, 1), settings=("ez",)):
-        grid = Grid([str(tiny)], [Setting.of(kind) for kind in settings], ["tfidf"], seeds=seeds)
+        grid = Grid([str(tiny)], [Setting.of(kind) for kind in settings], ["glove"], seeds=seeds)
         return plan(requests_of([grid]), Registry([]), Store(tmp_path / "runs"))
 
     return make
@@ -113,7 +113,7 @@ def test_plain_lines_elsewhere_than_on_a_terminal(planned, tmp_path, record, alt
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
         "1 of 4 cells done, 1 running, about 25 s left; "
-        "[3/4] fit, 25% of 40 steps, about 15 s left, 61 s so far: TF-IDF, seed 0, tiny full"
+        "[3/4] fit, 25% of 40 steps, about 15 s left, 61 s so far: GloVe (quick), seed 0, tiny full"
     )
 
 
@@ -127,8 +127,8 @@ def test_how_a_cell_ended(planned, tmp_path, record, altered, capsys):
         display.progress(made.cells[0], 0, record())
         display.progress(made.cells[1], 1, altered(record(status="failed"), (("log",), "logs/x.log")))
     assert capsys.readouterr().err.splitlines() == [
-        "[1/2] TF-IDF, seed 0: ok, 5.0 s",
-        f"[2/2] TF-IDF, seed 1: failed, 5.0 s: ValueError: no (log: {log}: out of luck)",
+        "[1/2] GloVe (quick), seed 0: ok, 5.0 s",
+        f"[2/2] GloVe (quick), seed 1: failed, 5.0 s: ValueError: no (log: {log}: out of luck)",
     ]
 
 
@@ -154,7 +154,7 @@ def test_a_terminal_has_a_line_a_cell_and_one_for_the_whole(planned, tmp_path, r
         display.progress(made.cells[0], 0, record())
         display.watch(running[1:])
     if dumb:
-        assert shown == "[1/2] TF-IDF, seed 0: started\n"
+        assert shown == "[1/2] GloVe (quick), seed 0: started\n"
         return
     lines = [line for line in shown.replace("\r", "").splitlines() if "] fit" in line or "cells done" in line]
     assert "0 of 2 cells done, 2 running" in lines[0]
@@ -162,7 +162,7 @@ def test_a_terminal_has_a_line_a_cell_and_one_for_the_whole(planned, tmp_path, r
     assert "[2/2] fit" in lines[2]
     assert "\x1b[2J" not in stream.getvalue()  # nothing of a name acts on the terminal
     assert "\x1b[3" not in stream.getvalue()  # no color
-    assert "[1/2] TF-IDF, seed 0: ok, 5.0 s\n" in stream.getvalue()
+    assert "[1/2] GloVe (quick), seed 0: ok, 5.0 s\n" in stream.getvalue()
 
 
 def test_cached_cells_are_not_counted(planned, tmp_path, record, capsys, monkeypatch):
@@ -175,8 +175,8 @@ def test_cached_cells_are_not_counted(planned, tmp_path, record, capsys, monkeyp
         display.watch([Underway(made.cells[1], 1, 3.0, Report("predict", 12))])
         display.progress(made.cells[2], 2, record())
     assert capsys.readouterr().err.splitlines() == [
-        "0 of 2 cells done, 1 running; [1/2] predict, 12 steps, 3 s so far: TF-IDF, seed 1",
-        "[2/2] TF-IDF, seed 2: ok, 5.0 s",
+        "0 of 2 cells done, 1 running; [1/2] predict, 12 steps, 3 s so far: GloVe (quick), seed 1",
+        "[2/2] GloVe (quick), seed 2: ok, 5.0 s",
     ]
 
 
@@ -195,8 +195,8 @@ def test_a_notebook_has_lines_that_change(planned, tmp_path, record, monkeypatch
         display.progress(made.cells[0], 0, None)
         display.watch([Underway(made.cells[0], 0, 3.0, Report("fit\x1b"))])
         display.progress(made.cells[0], 0, record())
-    assert shown == ["0 of 2 cells done, 1 running\n[1/2] fit\\x1b, 3 s so far: TF-IDF, seed 0", ""]
-    assert capsys.readouterr().out == "[1/2] TF-IDF, seed 0: ok, 5.0 s\n"
+    assert shown == ["0 of 2 cells done, 1 running\n[1/2] fit\\x1b, 3 s so far: GloVe (quick), seed 0", ""]
+    assert capsys.readouterr().out == "[1/2] GloVe (quick), seed 0: ok, 5.0 s\n"
 
 
 def test_a_script_without_a_terminal_shows_nothing(planned, tmp_path, record, capsys):
@@ -212,7 +212,7 @@ def test_a_script_without_a_terminal_shows_nothing(planned, tmp_path, record, ca
 def test_the_outlook_of_a_run(planned, record, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: 100.0)
     first, second, third = planned(seeds=range(3)).cells
-    outlook = Outlook(3, {first.cell.key: 10.0, second.cell.key: -1.0, third.cell.key: 4.0})
+    outlook = Outlook({first.cell.key: 10.0, second.cell.key: -1.0, third.cell.key: 4.0})
     assert outlook.seconds_left([]) is None  # nothing is known of the second
     outlook.took_s[first.cell.key] = 8.0
     assert outlook.seconds_left([]) == 8.0 + 4.0

@@ -36,9 +36,13 @@ class Outlook:
     expected_s: key of a cell -> its time, -1 if no similar cell is known.
     """
 
-    cells: int
     expected_s: dict[str, float]
     took_s: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return len(self.expected_s)
 
     def seconds_left(self, running: Sequence[Underway]) -> float | None:
         """Estimate the time until all cells are done.
@@ -162,11 +166,14 @@ class Display:
         self._numbers = {place: number for number, place in enumerate(waiting, 1)}
         known = {key: record.measured.total_s for key, record in similar_records([*waiting.values()], store).items()}
         keys = [cell.cell.key for cell in waiting.values()]
-        self._outlook = Outlook(len(waiting), {key: known.get(key, -1.0) for key in keys})
+        self._outlook = Outlook({key: known.get(key, -1.0) for key in keys})
         self._several = len({(cell.cell.dataset, cell.cell.setting) for cell in planned.cells}) > 1
 
     def progress(self, planned: PlannedCell, position: int, record: Record | None) -> None:
         """Print that a cell starts (no record) or how it ended."""
+        if position not in self._numbers:  # a finished cell, whose record another run has removed since
+            self._numbers[position] = len(self._numbers) + 1
+            self._outlook.expected_s[planned.cell.key] = -1.0
         line = f"[{self._numbers[position]}/{self._outlook.cells}] {self._name(planned)}"
         if record is not None:
             self._outlook.took_s[planned.cell.key] = record.measured.total_s

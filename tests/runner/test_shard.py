@@ -3,6 +3,7 @@
 import pytest
 
 from xmcbench import UsageError
+from xmcbench.display import execute_shown
 from xmcbench.environment import Compute
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
@@ -184,6 +185,30 @@ def test_what_another_run_pretrains_is_waited_for(planned, store, at_hand, monke
     execute(made, Target(store), progress)
     assert [name for name, _ in order] == ["plain", "plain", "learner", "learner"]
     assert not [*store.root.rglob("*.claim")]
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_finished_cell_that_another_run_holds_is_shown_only_if_it_runs(
+    planned, store, at_hand, altered, monkeypatch, capsys, removed
+):
+    """Both runs compute its figures again; or the other one has removed its record."""
+    of = {"methods": ["learner"], "seeds": [0], "settings": [EZ]}
+    (record,) = execute(planned(**of), Target(store))
+    store.write(altered(record, (("protocol", "source_sha256"), "0" * 64)))
+    made, claim = planned(**of), store.claim(record.cell)
+    claim.__enter__()
+
+    def release(*_):
+        claim.__exit__()
+        if removed:
+            store.record_path(record.cell).unlink()
+
+    monkeypatch.setattr(schedule.Backoff, "fail", release)
+    (found,) = execute_shown(made, Target(store))
+    assert found.protocol == record.protocol
+    assert (found.measured == record.measured) is not removed
+    lines = [line.partition(": ")[2].split(",")[0] for line in capsys.readouterr().err.splitlines()]
+    assert lines == (["started", "ok"] if removed else [])
 
 
 def test_a_cell_that_was_lost_is_left_to_who_has_it(planned, store, at_hand, monkeypatch):

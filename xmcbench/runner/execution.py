@@ -175,7 +175,6 @@ class _Run:
                 self._backoff.succeed(key)
                 del self._waiting[position]
                 self.records[position] = found
-                progress(planned, position, found)
                 continue
             with ExitStack() as files, ExitStack() as leading:
                 claim = files.enter_context(self._target.store.claim(planned.cell))
