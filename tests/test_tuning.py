@@ -133,6 +133,30 @@ def test_what_cannot_be_searched_is_an_error(tiny, monkeypatch, tmp_path):
         tune({**given, "set": {}, "seed": [0]}, 1, options=Options(tmp_path))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"setting": ["ez", "full"]},
+        {"setting": "fs", "ratio": [0.2, 0.5]},
+        {"setting": "fs", "ratio": 0.5, "by": ["label", "pair"]},
+    ],
+)
+def test_a_search_in_several_settings_is_refused(tiny, tmp_path, changes):
+    """Its figures were means over them, named after one."""
+    given = {"dataset": str(tiny), "methods": ["bm25"], "ratio": None, "by": None, "preset": None, "set": {}, "seed": 0}
+    with pytest.raises(UsageError, match="several settings are given"):
+        tune({**given, **changes}, 1, options=Options(tmp_path / "runs"))
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(("search", "trials"), [("k1=1.5", 1), ("k1=1.5,1.5", 1), ("k1=1,1", 2), ("k1=1,1.5,1.0", 2)])
+def test_equal_values_are_tried_once(tiny, tmp_path, search, trials):
+    given = {"dataset": str(tiny), "methods": ["bm25"], "setting": "ez", "ratio": None, "by": None, "preset": None}
+    found = tune({**given, "set": {}, "seed": [0]}, 3, search=[search], options=Options(tmp_path / "runs"))
+    values = [trial.values["k1"] for trial in found.trials]
+    assert (len(values), len({*values})) == (trials, trials)
+
+
 def space_of(kind, *search, fixed=(), **changes):
     known = list_parameters(kind)
     return spaces("m", known, {**resolve(known, "m", {}), **changes}, dict.fromkeys(fixed), search)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from xmcbench.arguments import make_grids
+from xmcbench.arguments import make_grids, several
 from xmcbench.data.catalog import DEV, locate
 from xmcbench.data.sources.finding import place_of, reference_to
 from xmcbench.errors import MethodError, Unavailable, UnknownName, UsageError, XmcbenchError
@@ -29,6 +29,7 @@ from xmcbench.metrics.seeds import half_width
 from xmcbench.output.layout import format_table
 from xmcbench.parameters import Parameter, Scalar
 from xmcbench.plugins.description import DEFAULT_PRESET
+from xmcbench.setting import settings
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -154,6 +155,9 @@ def tune(
     space = spaces(name, method.parameters, base, fixed, search)
     if arguments["setting"] is None:
         arguments = {**arguments, "setting": "ez" if method.supervision == "unused" else "full"}
+    chosen = settings(*(several(arguments[name]) for name in ("setting", "ratio", "by")))
+    if len(chosen) > 1:
+        raise UsageError("several settings are given", f"a search takes one: {chosen[0].title}")
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0))
     combinations = [
         dict(zip(space, values, strict=True)) for values in product(*(own.choices for own in space.values()))
@@ -161,8 +165,9 @@ def tune(
     first = {parameter: base[parameter] for parameter in space}
     fits = all(space[parameter].has(value) for parameter, value in first.items())
     # Choices alone are all tried, each combination once, where there are no more of them than trials.
-    whole = [values for values in combinations if values != first] if len(combinations) <= trials else []
-    trials = len(whole) + 1 if whole else trials
+    is_whole = 0 < len(combinations) <= trials
+    whole = [values for values in combinations if values != first] if is_whole else []
+    trials = len(whole) + 1 if is_whole else trials
     for values in (*([first] if fits else []), *whole):
         study.enqueue_trial(values)
     distributions = {parameter: _distribution(optuna.distributions, values) for parameter, values in space.items()}
@@ -316,7 +321,7 @@ def _parse(parameter: Parameter, text: str, method: str) -> Space:
     """Return the space that a text gives: LOW..HIGH, or values with commas. Raises UsageError."""
     first, dots, last = text.partition("..")
     if not dots:
-        return Space(tuple(parameter.parse(value.strip(), method) for value in text.split(",")))
+        return Space(tuple(dict.fromkeys(parameter.parse(value.strip(), method) for value in text.split(","))))
     low, high = (parameter.parse(end, method) for end in (first, last))
     if parameter.kind not in ("int", "float") or low is None or high is None or low >= high:  # type: ignore[operator]
         raise UsageError(f"{method}.{parameter.name} = {text} is no range", "LOW..HIGH, two numbers")
