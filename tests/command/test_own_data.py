@@ -160,7 +160,7 @@ def test_predictions_without_figures_can_be_looked_at(inside, corpus, tmp_path):
     ended = inside("export", "run", "tfidf", "--dataset", corpus, "--out", "run.txt")
     assert (ended.returncode, ended.stdout) == (0, "30 instances in run.txt\n")
     assert (tmp_path / "run.txt").read_text().split()[0] == "tst0"
-    for words in (("compare", "tfidf", "tfidf"), ("show", "tfidf", "--instance", "tst0", "--seed", "7")):
+    for words in (("compare", "tfidf", "tfidf"), ("show", "tfidf", "--instance", "tst0", "--setting", "full")):
         ended = inside(*words, "--dataset", corpus)
         said = "without figures" if words[0] == "compare" else "no result with this dataset, setting and seed"
         assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
@@ -207,6 +207,20 @@ def test_a_corpus_without_pairs_is_predicted_and_not_scored(inside, corpus, tmp_
     assert (ended.returncode, "5,115 documents" in ended.stdout) == (0, True), ended.stderr
     ended = inside(*words[:5], "--documents", "lf-debian-2k", "--out", "derived.tsv")
     assert (ended.returncode, "LF-Debian-2K has no files" in ended.stderr) == (1, True), ended.stderr
+
+
+@pytest.mark.parametrize("name", ["lbl.json.gz", "card.toml"])
+def test_suggestions_replace_no_file_of_the_dataset(inside, tiny, tmp_path, name):
+    (tiny / "card.toml").write_text('name = "Tiny"\nslug = "tiny"\ndescription = "Own."\n')
+    (tmp_path / "new.txt").write_text("the engine\n")
+    before = (tiny / name).read_bytes()
+    words = ("suggest", "--dataset", tiny, "--method", "tfidf", "--out", tiny / name, "--overwrite")
+    for more in ((), ("--documents", "new.txt")):
+        ended = inside(*words, *more)
+        said = f"xmcbench: error: {tiny / name} is read, and would be replaced (choose another name, as suggested.tsv)"
+        assert (ended.returncode, ended.stderr.splitlines()[-1]) == (2, said)
+    assert (tiny / name).read_bytes() == before
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_document_is_not_suggested_to_itself(inside, tmp_path):

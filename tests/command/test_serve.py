@@ -181,6 +181,7 @@ def test_flags_that_do_nothing_are_refused(inside, model, tmp_path):
         (("--serve", "70000"), "is not a port"),
         (("--serve", "0", "--overwrite"), "--serve takes its documents from requests"),
         (("--documents", "new.txt", "--out", "new.txt", "--overwrite"), "new.txt is read, and would be replaced"),
+        (("--documents", "new.txt", "--out", "model/model.json", "--overwrite"), "is read, and would be replaced"),
         (("--documents", "new.txt", "--threshold", "nan"), "'nan' is not a number"),
     ):
         ended = inside(*words, *more)

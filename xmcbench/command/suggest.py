@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,13 +94,15 @@ def run(arguments: argparse.Namespace) -> int:
 
     def execute(planned: Run) -> Results:
         dataset = planned.plan.cells[0].dataset
+        read = (path.iterdir() if path.is_dir() else [path] for path in dataset.sources)
+        _check_not_read(arguments.out, chain.from_iterable(read))
         _check_uids(dataset.test, dataset.labels)
         report.show_notes([dataset])
         return report.execute(planned)
 
     place = request.only_dataset(arguments)
     report.check_new(arguments.out, arguments.overwrite, "--overwrite")
-    _check_not_read(arguments.out, place, arguments.documents)
+    _check_not_read(arguments.out, _paths(place, arguments.documents))
     _check_no_part(arguments.out, place)
     options = request.options(arguments)
     registry = request.registry(options.plugins, options.limits.time_s)
@@ -133,7 +137,7 @@ def _open_model(arguments: argparse.Namespace) -> int:
 
     if arguments.out is not None:
         report.check_new(arguments.out, arguments.overwrite, "--overwrite")
-        _check_not_read(arguments.out, arguments.documents)
+        _check_not_read(arguments.out, [*_paths(arguments.documents), *arguments.model.rglob("*")])
     model = Model.load(arguments.model, arguments.plugin, request.compute(arguments))
     if not model.is_current:
         note = f"{arguments.model} was trained by another source of {model.facts.method} than is installed here"
@@ -161,11 +165,17 @@ def _serve(model: Model, host: str, port: int, k: int) -> int:
     return 0
 
 
-def _check_not_read(out: Path, *places: str | None) -> None:
-    """Raise UsageError for a file that is read."""
+def _paths(*places: str | None) -> list[Path]:
+    """Return the paths of datasets and documents, and of their cards."""
     from xmcbench.data.sources.finding import place_of
 
-    if out.resolve() in {place_of(place).path.resolve() for place in places if place}:
+    paths = [place_of(place).path for place in places if place]
+    return [*paths, *(path / "card.toml" for path in paths)]
+
+
+def _check_not_read(out: Path, paths: Iterable[Path]) -> None:
+    """Raise UsageError for a file that is read."""
+    if out.resolve() in {path.resolve() for path in paths}:
         raise UsageError(f"{out} is read, and would be replaced", "choose another name, as suggested.tsv")
 
 
