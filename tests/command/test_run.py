@@ -935,7 +935,7 @@ def test_pretrainings_ahead_of_the_cells(inside, tiny, plugin, tmp_path):
     nothing = inside(*words, "--shard", f"{empty}/9", "--json")
     assert (nothing.returncode, json.loads(nothing.stdout)["records"]) == (0, [])
     listed = json.loads(inside(*words, "--only", "pretrain", "--seed", "1", "--json").stdout)["pretrainings"]
-    assert [(record["seed"], record["reason"]) for record in listed] == [(1, "")]
+    assert [(record["dataset"], record["seed"], record["reason"]) for record in listed] == [("tiny", 1, "")]
     refused = inside(*words, "--shard", "1/2", "--best", "P@1")
     assert (refused.returncode, "--best needs all cells" in refused.stderr) == (2, True)
     refused = inside(*words, "--only", "pretrain", "--best", "P@1")

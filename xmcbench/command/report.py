@@ -55,7 +55,13 @@ def run_pretraining(experiment: Run, as_json: bool = False) -> int:
     found = pretrain(experiment.plan, experiment.options.target, progress)
     if as_json:
         lines = [
-            {"method": made.planned.name, "seed": made.planned.cell.seed, "reason": made.reason, "took_s": made.took_s}
+            {
+                "method": made.planned.name,
+                "dataset": made.planned.cell.dataset,
+                "seed": made.planned.cell.seed,
+                "reason": made.reason,
+                "took_s": made.took_s,
+            }
             for made in found
         ]
         print_json({"pretrainings": lines})
