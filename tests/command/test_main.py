@@ -179,6 +179,14 @@ def test_a_misspelled_word_is_one_line_with_what_was_meant(inside, words, messag
     assert ended.stdout == ""
 
 
+def test_a_value_may_look_like_a_flag(inside, tiny):
+    """As argparse has it: no flag has a space."""
+    ended = inside("show", "tfidf", "--dataset", tiny, "--text", "--verbose output of tools")
+    assert ended.returncode == 0, ended.stderr
+    ended = inside("run", "--seting=e z")
+    assert "unrecognized argument '--seting=e z': did you mean --setting?" in ended.stderr
+
+
 def test_a_file_where_a_folder_should_be_is_not_an_internal_error(inside, tmp_path):
     (tmp_path / "file").touch()
     ended = inside("data", "build", "lf-debian-20k", "--out", "file")

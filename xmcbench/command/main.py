@@ -200,7 +200,8 @@ def _parse(words: list[str]) -> argparse.Namespace:
     # Before complaining about a missing flag: it may be there, misspelled.
     verb = top.below(words[0])
     flags = {"--", *(verb.flags() if verb is not top else top.own_flags())}
-    misspelled = [word for word in words if word.startswith("--") and word.partition("=")[0] not in flags]
+    named = [(word, word.partition("=")[0]) for word in words if word.startswith("--")]
+    misspelled = [word for word, flag in named if flag not in flags and " " not in flag]  # with a space it is a value
     if misspelled:
         verb.unknown(misspelled, words)
     arguments, unknown = top.parse_known_args(words)
