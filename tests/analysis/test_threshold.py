@@ -109,3 +109,17 @@ def test_from_held_out_instances_to_suggestions(inside, tiny, tmp_path):
     inside("explain", "knn", *words, "--threshold-from", f"{tiny}?dev=0.3", code=2)
     inside("run", *words, "--dev", "0.3", "--methods", "knn", "--set", "knn.neighbors=7", code=0)
     assert "are two rows" in inside("explain", "knn", *words, "--threshold-from", f"{tiny}?dev=0.3").stderr
+
+
+def test_a_threshold_is_chosen_on_a_run_of_the_same_seed(inside, tiny):
+    words = ("--dataset", tiny, "--setting", "fs", "--ratio", "0.5")
+    explained = ("explain", "knn", *words, "--threshold-from", f"{tiny}?dev=0.4")
+    inside("run", *words, "--dev", "0.4", "--methods", "knn", "--seed", "0,2", code=0)
+    inside("run", *words, "--methods", "knn", "--seed", "1", code=0)
+    assert ", seed 1, threshold of seed 0, filter none" in inside(*explained, code=0).stdout
+    found = json.loads(inside(*explained, "--json").stdout)
+    assert (found["seed"], found["chosen_seed"]) == (1, 0)
+    inside("run", *words, "--methods", "knn", "--seed", "2", code=0)
+    assert ", seed 2, filter none" in inside(*explained, code=0).stdout
+    found = json.loads(inside(*explained, "--json").stdout)
+    assert (found["seed"], found["chosen_seed"]) == (2, 2)

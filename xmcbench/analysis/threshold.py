@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,10 +50,14 @@ class AtThreshold:
 
 @dataclass(frozen=True)
 class Thresholded:
-    """A threshold of a row: its figures on the dataset where it was chosen, and on the other one."""
+    """A threshold of a row: its figures on the dataset where it was chosen, and on the other one.
+
+    chosen_seed, seed: of the runs on these.
+    """
 
     row: str
     setting: str
+    chosen_seed: int
     seed: int
     filter: str
     threshold: float
@@ -66,7 +70,8 @@ class Thresholded:
 
     def __str__(self) -> str:
         """The threshold, and a line of figures per dataset."""
-        head = f"{self.row}, {self.setting}, seed {self.seed}, filter {self.filter}"
+        other = f", threshold of seed {self.chosen_seed}" if self.chosen_seed != self.seed else ""
+        head = f"{self.row}, {self.setting}, seed {self.seed}{other}, filter {self.filter}"
         about = (
             f"Threshold {self.threshold:.9g}, which has the highest micro F1 on {self.chosen_on.dataset} "
             f"({format_count(self.chosen_on.instances, 'instance')}). Percent."
@@ -90,24 +95,32 @@ def find_threshold(
     filter_name: str | None = None,
     places: tuple[str | None, str | None] = (None, None),
 ) -> Thresholded:
-    """Choose a threshold on the first run of a row, and return its figures there and on that of another dataset.
+    """Choose a threshold on a run of a row, and return its figures there and on that of another dataset.
 
+    The runs are the first of a seed that both have, or the first ones.
     places: of the datasets, where they are not found by their names. Raises UsageError for rows of other parameters
     and without stored predictions.
     """
-    first, second = (row.records[0] for row in (chosen_on, tested_on))
+    seeds = [seed for seed in chosen_on.seeds if seed in tested_on.seeds]
+    first, second = (
+        next((record for record in row.records if record.cell.seed in seeds), row.records[0])
+        for row in (chosen_on, tested_on)
+    )
     if (first.cell.method, first.cell.parameters) != (second.cell.method, second.cell.parameters):
         raise UsageError(
             f"{first.name} and {second.name} are two rows", "choose the threshold of the row that it is for"
         )
-    loaded = [_load(row, place, filter_name) for row, place in zip((chosen_on, tested_on), places, strict=True)]
+    loaded = [
+        _load(replace(row, records=(record,)), place, filter_name)
+        for row, record, place in zip((chosen_on, tested_on), (first, second), places, strict=True)
+    ]
     threshold = choose_threshold(*loaded[0])
     figures = [
         AtThreshold.of(record.cell.dataset, *parts, threshold)
         for record, parts in zip((first, second), loaded, strict=True)
     ]
     cell, chosen = second.cell, filter_name or second.protocol.filter
-    return Thresholded(second.name, cell.setting.title, cell.seed, chosen, threshold, *figures)
+    return Thresholded(second.name, cell.setting.title, first.cell.seed, cell.seed, chosen, threshold, *figures)
 
 
 def choose_threshold(predictions: TopK, pairs: TruePairs) -> float:
