@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -177,6 +178,21 @@ def test_a_misspelled_word_is_one_line_with_what_was_meant(inside, words, messag
     assert ended.stderr.startswith("xmcbench: error: ")
     assert ended.stderr.count("\n") == 1
     assert ended.stdout == ""
+
+
+@pytest.mark.parametrize("columns", [60, 80, 160])
+def test_descriptions_fit_the_terminal(monkeypatch, columns):
+    """All but commands, which stay whole, to be copied."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for verb, below in parser().commands().items():
+        shown = below.format_help().partition("\n\n")[2]
+        shown = re.split(r"\n\n(?:positional arguments|options):\n", shown)[0]
+        assert shown.split() == below.description.split()
+        for paragraph in below.description.strip().split("\n\n"):
+            if any(line.startswith((" ", "xmcbench ")) for line in paragraph.splitlines()):
+                assert paragraph in shown, verb
+                shown = shown.replace(paragraph, "")
+        assert max(map(len, shown.splitlines())) <= columns, verb
 
 
 def test_a_value_may_look_like_a_flag(inside, tiny):

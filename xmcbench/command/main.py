@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import sys
+import textwrap
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
@@ -39,6 +40,19 @@ _EPILOG = """examples:
   xmcbench run --setting ez --plugin my_method.py --methods my-method,tfidf
   xmcbench ls methods                                      all methods, with their parameters
 """
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Descriptions wrapped by paragraph, except those with commands."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        wrapped = [
+            paragraph
+            if re.search(r"^( |xmcbench )", paragraph, re.MULTILINE)
+            else textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False)
+            for paragraph in text.strip("\n").split("\n\n")
+        ]
+        return "\n\n".join(wrapped)
 
 
 class Parser(argparse.ArgumentParser):
@@ -143,7 +157,7 @@ def parser() -> Parser:
         prog="xmcbench",
         description="Benchmark methods for extreme zero-shot and few-shot multi-label text classification.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     top.add_argument(
         "--version", action=_Version, nargs=0, help="print the versions of xmcbench and of the metric protocol"
@@ -158,9 +172,7 @@ def parser() -> Parser:
     for verb in VERBS:
         module = import_module(f"xmcbench.command.{verb}")
         summary = (module.__doc__ or verb).strip().splitlines()[0]  # python -OO leaves no docstring
-        sub = verbs.add_parser(
-            verb, help=summary, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+        sub = verbs.add_parser(verb, help=summary, description=module.__doc__, formatter_class=_Help)
         _add_common(sub)
         module.add(sub)
         for below in sub.commands().values():
