@@ -15,7 +15,7 @@ from xmcbench.records import Store
 from xmcbench.runner import isolation
 from xmcbench.runner.executors.base import POLL_S
 from xmcbench.runner.executors.local import Local
-from xmcbench.runner.executors.process import sweep
+from xmcbench.runner.executors.process import GPUS, sweep
 from xmcbench.runner.job import TextFile
 from xmcbench.runner.recording import status_of
 from xmcbench.runner.schedule import capacity, needs_of
@@ -45,7 +45,7 @@ def predict_texts(planned: PlannedCell, target: Target, texts: Texts, k: int, mo
     from xmcbench.data.store import rows_of, write_texts
 
     sweep(target.store)
-    with ExitStack() as files, Local(capacity(1, 1, os.environ.get("CUDA_VISIBLE_DEVICES"))) as executor:
+    with ExitStack() as files, Local(capacity(1, 1, os.environ.get(GPUS))) as executor:
         needs = needs_of(planned, 1, target.compute, None, executor.room)
         folder = files.enter_context(scratch())
         store, staged = _open_stores(target.store, files)
