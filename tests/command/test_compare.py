@@ -202,7 +202,6 @@ def test_the_words_must_name_one_row_each(inside, runs):
         (("bm25:pecos", "tfidf:pecos"), "(did you mean 'bm25:"),
         (("bm25", "bm25"), "several results in common (choose one)\n  --setting ez\n  --setting full"),
         (("tfidf:pecos", "bm25", "--setting", "full"), "tfidf:pecos has no result with this dataset, setting and seed"),
-        (("tfidf:pecos", "bm25", "--seed", "9"), "has no result with this dataset, setting and seed"),
         (("bm25", "bm25", "--ratio", "0.1"), "can only be used with the setting fs"),
         (("bm25", "runs/none.json"), "no record at runs/none.json"),
         (("bm25", "tfidf", "--runs", "none"), "no runs folder at none"),

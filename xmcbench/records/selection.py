@@ -127,6 +127,8 @@ def places(store: Store, conditions: Conditions) -> dict[Place, list[Record]]:
     store.check_exists()
     with store.noting_left_out():
         found = _by_place(store.records(), conditions)
+        if (seeds := conditions.seeds) is not None:  # where no row was run with them, they are a mistake
+            found = {place: own for place, own in found.items() if any(record.cell.seed in seeds for record in own)}
         if not found:
             where = f"{store.root} has no result with this dataset, setting and seed"
             raise UsageError(where, "see `xmcbench ls results`")
