@@ -118,7 +118,9 @@ def test_links_to_modules_that_have_a_page_lead_there(pages, reference):
         page, _, anchor = target.partition("#")
         assert (reference.ROOT / "docs" / module).is_file()
         assert not anchor or re.search(rf"^#+ .*{anchor}", pages[page], re.MULTILINE | re.IGNORECASE)
-        shown = reference.on_page_markdown(f"[It]({module})", page=SimpleNamespace(file=SimpleNamespace(src_uri=page), meta={}))
+        shown = reference.on_page_markdown(
+            f"[It]({module})", page=SimpleNamespace(file=SimpleNamespace(src_uri=page), meta={})
+        )
         assert shown == f"[It]({target})"
 
 
