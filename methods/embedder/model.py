@@ -15,6 +15,7 @@ import torch
 
 from xmcbench import Artifacts, Texts, UsageError
 from xmcbench.methods.dense.vectors import shared_vectors, temporary_vectors
+from xmcbench.methods.distributed.machines import Machines
 from xmcbench.methods.distributed.processes import write_rows
 from xmcbench.methods.embedder.folder import check_model, files_sha256, is_model2vec, refuse_missing_weights
 from xmcbench.methods.encoder.backbone import MINILM, check_minilm, locate
@@ -163,9 +164,11 @@ class EmbeddingModel:
         }
 
     def shared(self, artifacts: Artifacts, texts: Texts, side: Side, dtype: np.dtype) -> np.ndarray:
-        """The vectors of texts, [n, width], taken from the artifacts, or made and put there."""
+        """The vectors of texts, [n, width], taken from the artifacts, or made and put there. Their rounding depends on
+        the batches, and these on the number of processes."""
         identity = {
-            **self._facts("backend", "precision", "device", "width", "similarity"),
+            **self._facts("backend", "precision", "device", "width", "similarity", "batch"),
+            "processes": Machines.here().count * self.processes,
             "model": self.sha256,
             "max_seq_length": self.length,
             "side": side,

@@ -190,10 +190,13 @@ class FakeStore(list):
     width=5,
     similarity="dot",
     length=8,
+    batch=8,
+    processes=2,
     prompts={"instance": "b", "label": "a"},
 )
 def _(world, texts=X, side="instance", dtype=FLOAT32, **fields):
     model = {"sha256": "a", "backend": "torch", "precision": "fp32", "device": "cpu", "width": 4, "length": 9}
+    model |= {"batch": 4, "processes": 1}
     model |= {"similarity": "cosine", "prompts": {"instance": "a", "label": "a"}, **fields}
     fake = SimpleNamespace(**model, _writer=lambda *_: world.checkpoint)
     fake._facts = partial(EmbeddingModel._facts, fake)
