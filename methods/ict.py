@@ -32,4 +32,4 @@ class ICT(ContextEncoder):
         drawn = self._context_pairs(tower, raw_X)
         task = InverseCloze(drawn, self.batch, tower.temperature, self.seed)
         identity = {"kind": "inverse cloze", "instances": raw_X.digest, "pairs": drawn.contexts.folder.name}
-        self.notes["training"] = tower.train(task, self._plan(self.steps, self.learning_rate), identity, self.batch)
+        self._train_on(tower, "training", task, self._plan(self.steps, self.learning_rate), identity)

@@ -162,7 +162,7 @@ class LMTX(PretrainedEncoder):
                 )
             if self.fresh:
                 tower.set_weights(start)
-            self.notes[f"round {number + 1}"] = self._learn(tower, teacher, rows, found, plan)
+            self._learn(tower, teacher, rows, found, plan, f"round {number + 1}")
             history.append(said)
             if self.checked:
                 share = said["relevant first labels"] = round(teacher.relevant_labels(checked, 1).nnz / len(checked), 4)
@@ -200,8 +200,8 @@ class LMTX(PretrainedEncoder):
         return replace(self._plan(steps, self.learning_rate), seed=seed)
 
     def _learn(
-        self, tower: Tower, teacher: _Teacher, rows: np.ndarray, found: csr_matrix, plan: TrainingPlan
-    ) -> dict[str, object]:
+        self, tower: Tower, teacher: _Teacher, rows: np.ndarray, found: csr_matrix, plan: TrainingPlan, name: str
+    ) -> None:
         from xmcbench.methods.encoder.clustering import ClusteredPairs, PairLoss
 
         taught = np.flatnonzero(np.diff(found.indptr))
@@ -214,7 +214,7 @@ class LMTX(PretrainedEncoder):
         task = ClusteredPairs(instances, labels, pairs, self.batch, None, pair_loss, plan.seed)
         digest = pairs_digest(pairs.indptr, pairs.indices)
         identity = {"kind": "judged pairs", "instances": texts.digest, "labels": teacher.raw_Y.digest, "pairs": digest}
-        return tower.train(task, plan, {**identity, "loss": list(loss)}, self.batch)
+        self._train_on(tower, name, task, plan, {**identity, "loss": list(loss)})
 
 
 class _Teacher:

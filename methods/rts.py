@@ -56,4 +56,4 @@ class RTS(PretrainedEncoder):
         words = self.min_words, self.max_words
         task = RandomSegments(corpus, words, self.batch, tower.temperature, self.seed)
         identity = {"kind": "random segments", "instances": raw_X.digest, "labels": raw_Y.digest, "words": list(words)}
-        self.notes["training"] = tower.train(task, self._plan(self.steps, self.learning_rate), identity, self.batch)
+        self._train_on(tower, "training", task, self._plan(self.steps, self.learning_rate), identity)

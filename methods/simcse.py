@@ -44,7 +44,7 @@ class SimCSE(PretrainedEncoder):
         documents = tower.instance_tokens(raw_X, self.instance_length)
         task = TwoViews(documents, documents, self.batch, tower.temperature, self.seed)
         identity = {"kind": "two dropouts", "instances": raw_X.digest}
-        self.notes["training"] = tower.train(task, self._plan(self.steps, self.learning_rate), identity, self.batch)
+        self._train_on(tower, "training", task, self._plan(self.steps, self.learning_rate), identity)
 
     def _finetune(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix) -> None:
         tower.encoder.projection = None

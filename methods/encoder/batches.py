@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from xmcbench import UsageError
 from xmcbench.methods.encoder.hardware import TOKENS
 
 #: What a batch costs in training on a GPU beside its tokens, in tokens: its kernels are launched one by one, and most
@@ -72,7 +73,7 @@ class Epochs:
     """Rows in random order, every row once before any comes again; a step's rows follow from its number."""
 
     def __init__(self, rows: int, batch: int, seed: int) -> None:
-        """rows: how many there are; batch: rows of a step, at most ``rows``."""
+        """rows: how many there are; batch: rows of a step, all where there are fewer."""
         self.rows, self.batch, self._seed = rows, min(batch, rows), seed
         self._epoch, self._order = -1, np.empty(0, np.int64)
 
@@ -84,25 +85,35 @@ class Epochs:
             self._epoch, self._order = epoch, np.random.default_rng([self._seed, epoch]).permutation(self.rows)
         return self._order[place * self.batch : (place + 1) * self.batch]
 
+    def share(self, processes: int) -> None:
+        """Leave out of a batch of all rows those that these processes could not share evenly. Raises UsageError where
+        there are fewer rows than processes."""
+        if self.rows < processes:
+            raise UsageError(
+                f"{processes} processes cannot share {self.rows} rows of a training", "use fewer processes"
+            )
+        if self.batch == self.rows:
+            self.batch -= self.rows % processes
+
     def epoch(self, step: int) -> int:
         """Number of visits of all rows before a step."""
         return step // (self.rows // self.batch)
 
 
-class BalancedEpochs:
+class BalancedEpochs(Epochs):
     """Pairs drawn so that every label comes once before any comes again: in an epoch each label brings one pair. A
     label that has most of the pairs would otherwise fill most of every batch, and be compared with itself."""
 
     def __init__(self, labels: np.ndarray, batch: int, seed: int) -> None:
-        """labels: the label of each pair, int64 [n]; batch: pairs of a step, at most as many as there are labels."""
+        """labels: the label of each pair, int64 [n]; batch: pairs of a step, one of each label at most."""
         found, numbered = np.unique(labels, return_inverse=True)
         self._by_label = np.argsort(numbered, kind="stable")
         self._counts = np.bincount(numbered)
         self._starts = np.concatenate([[0], np.cumsum(self._counts)[:-1]])
-        self._epochs, self._seed = Epochs(len(found), batch, seed), seed
+        super().__init__(len(found), batch, seed)
 
     def __call__(self, step: int) -> np.ndarray:
         """The pairs of a step, counted from 0: int64 [batch], of as many labels."""
-        labels = self._epochs(step)
+        labels = super().__call__(step)
         places = np.random.default_rng([self._seed, step, 7]).integers(self._counts[labels])
         return self._by_label[self._starts[labels] + places]  # type: ignore[no-any-return]

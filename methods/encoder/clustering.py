@@ -13,6 +13,7 @@ from scipy.sparse import csr_matrix
 from torch import nn
 
 from xmcbench import MethodError
+from xmcbench.methods.encoder.batches import Epochs
 from xmcbench.methods.encoder.contrastive import (
     ContrastiveTask,
     Vectors,
@@ -133,7 +134,8 @@ class ClusteredPairs(ContrastiveTask):
         """pairs: binary CSR [N, L], every row with a pair; instances: N texts; labels: L texts; batch: documents of a
         step, over all processes. mining: None where each document is a cluster."""
         self._instances, self._labels, self._pairs = instances, labels, pairs.tocsr()
-        self._batch, self._mining, self._loss, self._seed = min(batch, pairs.shape[0]), mining, loss, seed
+        self._epochs = Epochs(pairs.shape[0], batch, seed)  # the size of a batch alone: its order is that of clusters
+        self._mining, self._loss, self._seed = mining, loss, seed
         self._clusters = np.zeros(pairs.shape[0], np.int64) if mining else np.arange(pairs.shape[0])
         self._ordered, self._order = -1, np.empty(0, np.int64)
 
@@ -141,8 +143,8 @@ class ClusteredPairs(ContrastiveTask):
         """Cluster the documents again if it is time. The order of an epoch stays as it is."""
         if self._mining is None:
             return
-        epoch, place = divmod(step, len(self._clusters) // self._batch)
-        every = -(-self._mining.refreshed // (len(self._clusters) // self._batch))
+        epoch, place = divmod(step, len(self._clusters) // self.batch)
+        every = -(-self._mining.refreshed // (len(self._clusters) // self.batch))
         if place == 0 and epoch % every == 0:
             assert isinstance(network, Encoder)
             rows = np.arange(len(self._clusters))
@@ -159,14 +161,14 @@ class ClusteredPairs(ContrastiveTask):
 
     def draw(self, step: int) -> dict[str, View]:
         """The step's documents, and a label of each, drawn again at every visit."""
-        steps = len(self._clusters) // self._batch
+        steps = len(self._clusters) // self.batch
         epoch, place = divmod(step, steps)
         if epoch != self._ordered:
             rng = np.random.default_rng([self._seed, 21, epoch])
             shuffled = rng.permutation(len(self._clusters))
             turn = rng.permutation(int(self._clusters.max()) + 1)[self._clusters]
             self._ordered, self._order = epoch, shuffled[np.argsort(turn[shuffled], kind="stable")]
-        rows = self._order[place * self._batch : (place + 1) * self._batch]
+        rows = self._order[place * self.batch : (place + 1) * self.batch]
         starts, sizes = self._pairs.indptr[rows], np.diff(self._pairs.indptr)[rows]
         drawn = starts + np.random.default_rng([self._seed, 22, step]).integers(sizes)
         labels = self._pairs.indices[drawn].astype(np.int64)

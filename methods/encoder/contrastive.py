@@ -109,6 +109,11 @@ class ContrastiveTask(Task):
     #: before anything is compared. A process then holds fewer rows than another: they are not averaged over.
     uneven: ClassVar[tuple[str, ...]] = ()
 
+    @property
+    def texts(self) -> int:
+        """Texts that a step embeds."""
+        return sum(len(view.rows) for view in self.draw(0).values())
+
     @abstractmethod
     def draw(self, step: int) -> dict[str, View]:
         """The views of a step. A text in two views is embedded twice, with different dropout."""
@@ -235,6 +240,15 @@ class Replayed(ContrastiveTask):
     def __init__(self, task: ContrastiveTask, replayed: ContrastiveTask, weight: float) -> None:
         """weight: what the loss of ``replayed`` counts."""
         self._task, self._replayed, self._weight = task, replayed, weight
+
+    @property
+    def batch(self) -> int:
+        """Rows of a step of the task itself."""
+        return self._task.batch
+
+    def share(self, processes: int) -> None:
+        self._task.share(processes)
+        self._replayed.share(processes)
 
     def draw(self, step: int) -> dict[str, View]:
         replayed = {f"replayed {name}": view for name, view in self._replayed.draw(step).items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from xmcbench.methods.encoder.cloze import ContextPairs
     from xmcbench.methods.encoder.contrastive import ContrastiveTask
     from xmcbench.methods.encoder.tower import Tower
+    from xmcbench.methods.encoder.training import TrainingPlan
 
 
 class PretrainedEncoder(DualEncoder):
@@ -40,20 +42,29 @@ class PretrainedEncoder(DualEncoder):
         return f"{self.steps} steps of {self.batch}"
 
     def _passes(self) -> int:
-        """Texts that the training without pairs embeds, with their gradients: two a row of a batch."""
+        """Texts that the training without pairs embeds, with their gradients, where the corpus fills its batches: two a
+        row."""
         return 2 * self.steps * self.batch
 
     def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]:
         """Train on the texts; returns the changed weights by name."""
         raw_Y = read_labels(raw_Y, self.label_text)
         tower = self._open(raw_X, raw_Y)
+        self._texts = 0
         self._train(tower, raw_X, raw_Y)
-        self.notes["budget"] = {"texts": self._passes(), "parameters": list(self._budget)}
+        self.notes["budget"] = {"texts": self._texts, "parameters": list(self._budget)}
         return tower.encoder.weights()
 
     @abstractmethod
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
         """Train the tower in place, and note its history."""
+
+    def _train_on(
+        self, tower: Tower, name: str, task: ContrastiveTask, plan: TrainingPlan, identity: Mapping[str, object]
+    ) -> None:
+        """Train the tower on a task without pairs, count its texts, and note its history under a name."""
+        self.notes[name] = tower.train(task, plan, identity, self.batch)
+        self._texts += plan.steps * task.texts
 
 
 def _in_thousands(count: int) -> str:

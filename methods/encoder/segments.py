@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from xmcbench import MethodError, Texts
+from xmcbench.methods.encoder.batches import Epochs
 from xmcbench.methods.encoder.contrastive import ContrastiveTask, View
 from xmcbench.methods.encoder.tokens import Tokenizer
 
@@ -129,7 +130,7 @@ class RandomSegments(ContrastiveTask):
         if fewest < 2:
             raise MethodError("fewer than two documents and labels have a title", "RTS draws its pairs from them")
         self._corpus, self._words, self._temperature, self._seed = corpus, words, temperature, seed
-        self._batch = min(batch, fewest)
+        self._epochs = Epochs(fewest, batch, seed)  # the size of a batch alone
         self._epoch, self._first, self._pairs = 0, 0, self._draw_pairs(0)
 
     def _draw_pairs(self, epoch: int) -> np.ndarray:
@@ -156,12 +157,12 @@ class RandomSegments(ContrastiveTask):
         """Both texts of the step's pairs. The last pairs of an epoch that do not fill a batch are left out."""
         if step < self._first:
             self._epoch, self._first, self._pairs = 0, 0, self._draw_pairs(0)
-        while step >= self._first + len(self._pairs) // self._batch:
-            self._first += len(self._pairs) // self._batch
+        while step >= self._first + len(self._pairs) // self.batch:
+            self._first += len(self._pairs) // self.batch
             self._epoch += 1
             self._pairs = self._draw_pairs(self._epoch)
-        place = (step - self._first) * self._batch
-        pairs = self._pairs[place : place + self._batch]
+        place = (step - self._first) * self.batch
+        pairs = self._pairs[place : place + self.batch]
         rows = np.arange(len(pairs))
         return {
             "anchor": View(DrawnTexts(self._corpus, pairs[:, 0]), rows),

@@ -44,8 +44,9 @@ def train_shared(
     (JSON values), to which encoder, plan, device, precision and number of processes are added. processes: on this
     machine; several machines train together, and each keeps the weights. keep: whether the weights become an artifact.
     A killed training resumes from its last checkpoint. Raises UsageError for an invalid environment of several
-    machines, MethodError where a training process fails."""
+    machines, and where they have more processes than the task has rows; MethodError where a training process fails."""
     machines = Machines.here()
+    task.share(machines.count * processes)
     key = {
         "task": dict(identity),
         "plan": plan.identity(),
@@ -219,7 +220,8 @@ class Tower:
         share: float = 1.0,
     ) -> dict[str, object]:
         """Train the encoder on a task, or load the result of the same training; returns its history as a note.
-        identity: of the task, without temperature, batch and lengths. keep: whether other cells start from the weights.
+        identity: of the task, without temperature, batch and lengths. batch: as it was asked for; the note has the one
+        that the task has. keep: whether other cells start from the weights.
         share: of the trained weights in the result; the rest are the weights before (WiSE-FT, Wortsman et al. 2022)."""
         before = self.weights() if share < 1 else {}
         settings = {
@@ -235,7 +237,7 @@ class Tower:
         self.encoder.to(self.device)
         if share < 1:
             self.blend(before, share)
-        return {**note, "batch": batch, "learning_rate": plan.learning_rate}
+        return {**note, "batch": task.batch, "learning_rate": plan.learning_rate}
 
     def weights(self) -> dict[str, torch.Tensor]:
         """All weights as they are now, a copy."""

@@ -22,6 +22,7 @@ from torch import nn
 
 from xmcbench import MethodError, UsageError, progress
 from xmcbench.methods.encoder import checkpoints
+from xmcbench.methods.encoder.batches import Epochs
 from xmcbench.methods.encoder.checkpoints import Checkpoint
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class DistributedContext:
         if part * self.processes != rows:
             raise UsageError(
                 f"{self.processes} processes cannot share a step of {rows} rows",
-                f"choose a batch that {self.processes} divides, and that is no larger than what there is to train on",
+                f"choose a batch that {self.processes} divides",
             )
         return slice(self.rank * part, (self.rank + 1) * part)
 
@@ -152,6 +153,18 @@ class LossScale:
 
 class Task(ABC):
     """A task, which the loop asks for the losses of each step. Most tasks have no schedule and no state."""
+
+    #: The rows of each step.
+    _epochs: Epochs
+
+    @property
+    def batch(self) -> int:
+        """Rows of a step, over all processes."""
+        return self._epochs.batch
+
+    def share(self, processes: int) -> None:
+        """Fit the batch to the number of processes; see ``Epochs.share``."""
+        self._epochs.share(processes)
 
     def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:  # noqa: B027
         """Do scheduled work such as new clusters: called before each step, on every process."""

@@ -157,12 +157,12 @@ class MACLR(SelfTraining):
             first_clusters = self._first_clusters(tower, documents, drawn.rows[used])
             clustered = {"tokens": documents.folder.name, **self._k_means}
             identity |= {"schedule": asdict(schedule), "clustered": clustered}
-            self.notes["clusters"] = schedule.scales()
+            self.notes["clusters"] = schedule.scales(len(used))
         if regularization.sampled:
             identity |= {"labels": raw_Y.digest, "regularization": asdict(regularization)}
         training = self.batch, tower.temperature, self.seed, self.kmeans_restarts, first_clusters, self.kmeans_points
         task = FirstStage(sources, used, schedule, regularization, *training)
-        self.notes["stage I"] = tower.train(task, self._plan(self.steps, self.learning_rate), identity, self.batch)
+        self._train_on(tower, "stage I", task, self._plan(self.steps, self.learning_rate), identity)
 
     def _first_clusters(self, tower: Tower, documents: TokenStore, rows: np.ndarray) -> np.ndarray:
         """The clusters of step 0, which every training from these weights shares: int64 [len(rows)]."""

@@ -48,11 +48,13 @@ class ClusterSchedule:
         """Return whether clusters are made before this step."""
         return self.last_update(step) == step
 
-    def scales(self) -> list[list[int | None]]:
-        """[step, clusters from it on] of every change: what a reader of the record wants to know."""
+    def scales(self, documents: int) -> list[list[int | None]]:
+        """[step, clusters from it on] of every change: what a reader of the record wants to know. None, too, where
+        there are no more documents than clusters: each is its own."""
         found: list[list[int | None]] = []
         for step in (*range(0, (self.steps + 1) // 2, self.updated_every), (self.steps + 1) // 2):
             clusters = self.clusters(step)
+            clusters = clusters if clusters is not None and clusters < documents else None
             if not found or found[-1][1] != clusters:
                 found.append([step, clusters])
         return found

@@ -146,7 +146,7 @@ class SoftTargets(ContrastiveTask):
         self._rows = np.flatnonzero(whole)
         shares = np.exp((scores - scores[:, :1]) / sharpness, where=self._lists >= 0, out=np.zeros(scores.shape))
         self._targets = (shares / np.maximum(shares.sum(1, keepdims=True), 1e-12)).astype(np.float32)
-        self._epochs = Epochs(len(self._rows), batch, seed) if len(self._rows) else None
+        self._epochs = Epochs(len(self._rows), batch, seed)
 
     def __len__(self) -> int:
         """Instances with a whole list."""
@@ -154,7 +154,6 @@ class SoftTargets(ContrastiveTask):
 
     def draw(self, step: int) -> dict[str, View]:
         """The step's instances, and the labels of their lists, one list after the other."""
-        assert self._epochs is not None, "no instance has a list"
         rows = self._rows[self._epochs(step)]
         labels = self._lists[rows].ravel().astype(np.int64)
         return {"instance": View(self._instances, rows), "label": View(self._labels, labels)}

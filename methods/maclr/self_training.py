@@ -157,7 +157,7 @@ class SelfTraining(ContextEncoder):
             replayed = self.batch, self.pseudo_replay, seed, held_out
             task, identity = self._replay(tower, raw_X, task, identity, *replayed)
             plan = replace(self._plan(steps, self.learning_rate), seed=seed)
-            self.notes[name] = tower.train(task, plan, identity, self.batch)
+            self._train_on(tower, name, task, plan, identity)
         if before:
             tower.blend(before, self.pseudo_share)
 

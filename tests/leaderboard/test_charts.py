@@ -250,6 +250,20 @@ def test_rows_that_differ_in_their_budget_are_one_line(trained):
     assert table(chart)[0]["value"] == "40"
 
 
+def test_rows_of_one_budget_are_one_point(trained):
+    """Seeds may embed a few texts more or less, where a batch has all pairs that one of them found."""
+    notes = [{"texts": texts, "parameters": ["steps"]} for texts in (140, 144, 290, 280)]
+    records = [trained("ict", 60, 0.1, 0, notes[0]), trained("ict", 60, 0.3, 1, notes[1])]
+    records += [trained("ict", 120, 0.4, 0, notes[2]), trained("ict", 120, 0.4, 1, notes[3])]
+    assert charts.budget(records, "self") is None  # two budgets
+    (line,) = charts.budget([*records, trained("ict", 0, 0.2)], "self").lines
+    assert [(point.value, point.low, point.high) for point in line.points] == [
+        (pytest.approx(20), 20, 20),
+        (pytest.approx(20), 10, 30),
+        (pytest.approx(40), 40, 40),
+    ]
+
+
 def test_names_that_coincide_are_told_apart(trained, altered):
     records = [trained("ict", steps, 0.1, k=k) for steps in (0, 60, 240) for k in (1, 2)]
     records = [altered(found, (("method", "variant"), "small")) for found in records]

@@ -178,13 +178,19 @@ def budget(records: Sequence[Record], filter_name: str, staleness: Staleness | N
     three budgets.
 
     A note ``budget`` of a record says how many texts a training embedded with their gradients (``texts``), and the
-    names of the parameters that decide it (``parameters``).
+    names of the parameters that decide it (``parameters``). Records with the same values of these are of one budget,
+    the largest of theirs: seeds differ where batches have all that one of them found to train on.
     """
-    groups: dict[str, list[tuple[float, Record]]] = {}
+    rows: dict[str, list[tuple[_Budget, Record]]] = {}
     for record in records:
         if record.ok and (found := _budget(record)):
+            rows.setdefault(canonical_json([record.cell.method, record.cell.parameters]), []).append((found, record))
+    groups: dict[str, list[tuple[float, Record]]] = {}
+    for row in rows.values():
+        largest = max(found.texts for found, _ in row)
+        for found, record in row:
             others = {name: value for name, value in record.cell.parameters.items() if name not in found.parameters}
-            groups.setdefault(canonical_json([record.cell.method, others]), []).append((found.texts, record))
+            groups.setdefault(canonical_json([record.cell.method, others]), []).append((largest, record))
     kept = {key: groups[key] for key in sorted(groups) if len({texts for texts, _ in groups[key]}) >= _FEWEST}
     if not kept:
         return None

@@ -88,9 +88,9 @@ def test_the_lexical_judge_is_the_cosine_of_tfidf(stories, artifacts):
 def test_the_encoder_learns_what_the_judge_calls_relevant(quick, stories, artifacts, monkeypatch):
     taught = []
 
-    def learn(self, tower, teacher, rows, found, plan):
+    def learn(self, tower, teacher, rows, found, plan, name):
         taught.append((rows, found.toarray(), plan))
-        return original(self, tower, teacher, rows, found, plan)
+        return original(self, tower, teacher, rows, found, plan, name)
 
     original = LMTX._learn
     monkeypatch.setattr(LMTX, "_learn", learn)

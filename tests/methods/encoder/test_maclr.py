@@ -9,7 +9,9 @@ import pytest
 
 from xmcbench import Artifacts, MethodError, Texts, TopK, UsageError
 from xmcbench.methods.encoder import fine_tuning
+from xmcbench.methods.encoder.dual_encoder import DualEncoder
 from xmcbench.methods.ict import ICT
+from xmcbench.methods.lmtx import LMTX
 from xmcbench.methods.maclr import MACLR
 from xmcbench.methods.rts import RTS
 from xmcbench.methods.simcse import SimCSE
@@ -405,6 +407,41 @@ def test_what_a_step_of_maclr_embeds(run, stories, monkeypatch):
         budget = {"texts": sum(counted), "parameters": ["steps", "pseudo_steps", *schedule]}
         assert method._passes() == sum(counted), values
         assert method.notes["budget"] == budget, values
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "batches"),
+    [
+        (ICT, {}, {"training": 30}),
+        (SimCSE, {}, {"training": 30}),
+        (RTS, {"min_words": 2, "max_words": 4}, {"training": 40}),
+        (MACLR, {"sampled_labels": 32, "pseudo_replay": 1.0}, {"stage I": 30}),
+        (MACLR, {"pseudo_loss": "soft"}, {"stage I": 30, "stage II": 30}),
+        (LMTX, {"relevant": 0.2, "rounds": 2, "checked": 3, "shortlist": 4}, {}),
+    ],
+)
+def test_batches_that_the_corpus_does_not_fill(run, stories, monkeypatch, kind, values, batches):
+    """The record says what was computed: batches as they were, and the texts of all of them."""
+    from xmcbench.methods.encoder import contrastive
+
+    counted, original = [0], contrastive.embed_parts
+
+    def count(network, parts, device):
+        counted[0] += sum(len(rows) for _, rows in parts)
+        return original(network, parts, device)
+
+    monkeypatch.setattr(contrastive, "embed_parts", count)
+    monkeypatch.setattr(DualEncoder, "fit", lambda *_: None)
+    monkeypatch.setattr(DualEncoder, "predict", lambda *_, **__: TopK.joined([], 7, len(STRANGE)))
+    _, method = run(stories, kind, batch=256, **values)
+    assert {name: method.notes[name]["batch"] for name in batches} == batches
+    assert method.notes["budget"]["texts"] == counted[0] < method._passes()
+
+
+def test_few_pairs_do_not_fill_a_batch(run, stories):
+    for values, batch in (({}, 60), ({"finetune_balanced": True}, 10), ({"finetune_replay": 0.5}, 60)):
+        _, method = run(stories, ICT, pairs=stories[2], finetune_batch=256, **values)
+        assert method.notes["fine-tuning"]["batch"] == batch
 
 
 def test_held_out_documents(run, stories):

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,17 +47,21 @@ def test_clusters_are_made_before_they_are_used_and_never_shrink(schedule):
             last = schedule.clusters(step)
 
 
-@given(schedules)
-def test_scales_are_the_changes(schedule):
-    scales = schedule.scales()
-    assert scales[-1] == [(schedule.steps + 1) // 2, None]
+@given(schedules, st.integers(1, 2000))
+def test_scales_are_the_changes(schedule, documents):
+    """With as many clusters as documents each is its own, which is what comes last anyway."""
+    scales = schedule.scales(documents)
+    assert scales[-1][1] is None
+    assert all(before[1] != after[1] for before, after in pairwise(scales))
     for step in range(schedule.steps):
-        assert schedule.clusters(step) == [clusters for start, clusters in scales if start <= step][-1]
+        clusters = schedule.clusters(step)
+        found = [clusters for start, clusters in scales if start <= step][-1]
+        assert found == (None if clusters is None or clusters >= documents else clusters)
 
 
 def test_the_paper():
     schedule = ClusterSchedule(100_000, 2048, 10_000, 5_000)
-    assert schedule.scales() == [
+    assert schedule.scales(294_805) == [
         [0, 2048],
         [10_000, 4096],
         [20_000, 8192],
@@ -69,4 +75,4 @@ def test_the_paper():
 def test_no_clusters_at_all():
     schedule = ClusterSchedule(10, 0, 1, 1)
     assert all(schedule.clusters(step) is None and not schedule.due(step) for step in range(10))
-    assert schedule.scales() == [[0, None]]
+    assert schedule.scales(10) == [[0, None]]

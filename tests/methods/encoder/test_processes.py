@@ -9,8 +9,8 @@ import pytest
 from one_process import gradients
 from scipy.sparse import save_npz
 
-from xmcbench import Artifacts, Compute, MethodError
-from xmcbench.methods.encoder.contrastive import TwoViews
+from xmcbench import Artifacts, Compute, MethodError, UsageError
+from xmcbench.methods.encoder.contrastive import Replayed, TwoViews
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.tower import train_shared
@@ -73,6 +73,19 @@ def test_a_training_in_two_processes_ends_where_one_ends(artifacts, checkpoint, 
     np.testing.assert_allclose(notes[0]["curve"], notes[1]["curve"], atol=2e-5)
     for name in ends[0]:
         np.testing.assert_allclose(ends[0][name], ends[1][name], atol=1e-4, err_msg=name)
+
+
+def test_processes_share_what_does_not_fill_a_batch(artifacts, checkpoint, stories):
+    """Also where their number does not divide it; fewer rows than processes are refused before any is started."""
+    weights = checkpoint()
+    encoder = open_encoder(weights, "native", seed=0)
+    store = TokenStore.of(artifacts, stories[0][:7], open_tokenizer(weights), 32)
+    again = TwoViews(store, store, 64, 0.05, 0)
+    task = Replayed(TwoViews(store, store, 4, 0.05, 0), again, 0.5)
+    assert train_shared(artifacts, encoder, task, TrainingPlan(2, 1e-3), {}, "cpu", 2)["processes"] == 2
+    assert (task.batch, again.batch) == (4, 6)
+    with pytest.raises(UsageError, match="8 processes cannot share 7 rows of a training"):
+        train_shared(artifacts, encoder, task, TrainingPlan(2, 1e-3), {}, "cpu", 8)
 
 
 class Killed(TwoViews):

@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors import SafetensorError
 
 from xmcbench import MethodError, UsageError, XmcbenchError
 from xmcbench.methods.encoder import checkpoints
-from xmcbench.methods.encoder.batches import Epochs
+from xmcbench.methods.encoder.batches import BalancedEpochs, Epochs
 from xmcbench.methods.encoder.contrastive import KnownPairs, Replayed, TwoViews
 from xmcbench.methods.encoder.hardware import choose_precision
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
@@ -144,6 +146,20 @@ def test_epochs_take_every_row_once():
     assert Epochs(10, 3, seed=0)(4).tolist() == drawn[4].tolist()
     assert Epochs(10, 3, seed=1)(0).tolist() != drawn[0].tolist()
     assert len(Epochs(2, 64, seed=0)(5)) == 2
+
+
+@given(st.integers(1, 50), st.integers(1, 60), st.integers(1, 8))
+def test_a_batch_of_all_rows_is_one_that_processes_can_share(rows, batch, processes):
+    """One that was asked for, and that there are rows for, stays as it is."""
+    for epochs in (Epochs(rows, batch, 0), BalancedEpochs(np.arange(rows), batch, 0)):
+        if rows < processes:
+            with pytest.raises(UsageError, match=f"{processes} processes cannot share {rows} rows of a training"):
+                epochs.share(processes)
+            continue
+        epochs.share(processes)
+        drawn = epochs(3)
+        assert len(set(drawn)) == len(drawn) == epochs.batch > 0
+        assert epochs.batch == (batch if batch < rows else rows // processes * processes)
 
 
 def test_another_true_label_is_not_a_negative(prepared):
