@@ -33,11 +33,13 @@ class Matches:
 
 
 class Terms:
-    """Titles and other names of labels as sets of tokens; those of a label follow each other, the best first."""
+    """Titles and other names of labels as sets of tokens; those of a label follow each other, the best first. Thousands
+    of labels may share a name: each set is kept once."""
 
     def __init__(self, raw_Y: Texts, analyzer: Analyzer) -> None:
         """Analyze the names of labels. A name without tokens is no term."""
         import pyarrow as pa
+        from scipy.sparse import csr_matrix
 
         self._analyzer = analyzer
         alternatives = getattr(raw_Y, "alternatives", [()] * len(raw_Y))
@@ -53,9 +55,17 @@ class Terms:
         # The title first, then the longest: of the names of a label in a sentence, the first one counts.
         order = np.lexsort((-sizes, ~preferred, labels))
         order = order[sizes[order] > 0]
-        self.sets, self.sizes, self.labels, self.preferred = sets[order], sizes[order], labels[order], preferred[order]
+        self.labels, self.preferred = labels[order], preferred[order]
+        bounds = zip(sets.indptr[order], sets.indptr[order + 1], strict=True)
+        tokens = [sets.indices[start:end].tobytes() for start, end in bounds]
+        number = {own: place for place, own in enumerate(dict.fromkeys(tokens))}
+        self._set_of = np.array([number[own] for own in tokens], np.int32)
+        _, first = np.unique(self._set_of, return_index=True)
+        self.sets, self.sizes = sets[order[first]], sizes[order[first]]
+        ones, places = np.ones(len(self), np.float32), np.arange(len(self))
+        self._terms = csr_matrix((ones, (self._set_of, places)), (len(first), len(self)))
         self._filed = self._file()
-        self._contained = self.find_contained(self.sets)
+        self._containing = self.find_contained(self.sets).T.tocsr()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -79,7 +89,7 @@ class Terms:
         return sets
 
     def find_contained(self, sets: csr_matrix) -> csr_matrix:
-        """Return the terms all of whose tokens are in a set: binary CSR float32 [sets, terms]."""
+        """Return the sets of terms all of whose tokens are in a set: binary CSR float32 [sets, sets of terms]."""
         from xmcbench.methods.sparse.products import pair_scores
 
         found = (sets @ self._filed).tocsr()
@@ -93,33 +103,36 @@ class Terms:
         """Find the labels that each sentence names."""
         import pyarrow as pa
 
-        found = self.find_contained(self.token_sets(pa.array(sentences, pa.large_string())))
+        from xmcbench.methods.sparse.products import pair_scores
+
+        found = self.find_contained(self.token_sets(pa.array(sentences, pa.large_string()))) @ self._terms
+        found.sort_indices()
         rows = np.repeat(np.arange(len(sentences)), np.diff(found.indptr))
         labels = self.labels[found.indices]
         # Only the first term of each label stays.
         found.data[1:] = (np.diff(rows) > 0) | (np.diff(labels) > 0)
         found.eliminate_zeros()
-        # Each term contains itself, so that the terms of the product are those of the sentence and others.
-        containing = (found @ self._contained).multiply(found).tocsr()
-        containing.sort_indices()
         rows, terms = np.repeat(np.arange(len(sentences)), np.diff(found.indptr)), found.indices
-        ambiguity = containing.data.astype(np.int64) - 1
-        return Matches(rows, self.labels[terms], self.preferred[terms], self.sizes[terms], ambiguity)
+        sets = self._set_of[terms]
+        # The terms of a sentence that contain each of its terms, which contains itself.
+        containing = pair_scores((found @ self._terms.T).tocsr(), self._containing, found.indptr, sets)
+        ambiguity = containing.astype(np.int64) - 1
+        return Matches(rows, self.labels[terms], self.preferred[terms], self.sizes[sets], ambiguity)
 
     def _all_words(self, texts: pa.Array) -> list[str]:
         parts = (texts[start : start + _NAMES] for start in range(0, len(texts), _NAMES))
         return [word for part in parts for word in analyze(part, self._analyzer).words.to_pylist()]
 
     def _file(self) -> csr_matrix:
-        """File each term under the token that the fewest terms have: binary CSR float32 [tokens, terms]."""
+        """File each set under the token that the fewest sets have: binary CSR float32 [tokens, sets]."""
         from scipy.sparse import csr_matrix
 
         frequency = np.bincount(self.sets.indices, minlength=self.sets.shape[1])
-        terms = np.repeat(np.arange(len(self)), self.sizes)
-        order = np.lexsort((self.sets.indices, frequency[self.sets.indices], terms))
+        sets = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        order = np.lexsort((self.sets.indices, frequency[self.sets.indices], sets))
         rarest = self.sets.indices[order][self.sets.indptr[:-1]]
-        ones = np.ones(len(self), np.float32)
-        return csr_matrix((ones, (rarest, np.arange(len(self)))), shape=self.sets.shape[::-1])
+        ones = np.ones(len(rarest), np.float32)
+        return csr_matrix((ones, (rarest, np.arange(len(rarest)))), shape=self.sets.shape[::-1])
 
 
 class Thesaurus:

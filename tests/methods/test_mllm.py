@@ -1,5 +1,7 @@
 """MLLM: its matches against a plain implementation, its features on a small thesaurus, its trees, and its ranking."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -63,6 +65,17 @@ def test_matches_are_those_of_a_plain_implementation(labels, sentences):
     found = terms.match(sentences)
     columns = (found.sentences, found.labels, found.preferred, found.sizes, found.ambiguity)
     assert list(zip(*(column.tolist() for column in columns), strict=True)) == plain_matches(labels, sentences)
+
+
+def test_thousands_of_labels_may_share_a_name():
+    """Each of their terms is in each, which is not written down pair by pair."""
+    tracemalloc.start()
+    terms = Terms(Texts.from_lists(["big cat"] * 3000 + ["cat"]), "finnish")
+    found = terms.match(["a big cat", "cat"])
+    assert tracemalloc.get_traced_memory()[1] < 30e6
+    tracemalloc.stop()
+    assert found.labels.tolist() == [*range(3001), 3000]
+    assert found.ambiguity.tolist() == [2999] * 3000 + [3000, 0]
 
 
 def test_tokens_of_a_name_in_two_sentences_are_no_match():
