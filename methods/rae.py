@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _INSTANCES = "instances.safetensors"
 #: Texts whose keys are weighed at a time.
 _ROWS = 4096
+#: Exponent of a weight at least; that of -745 is 0.
+_LOWEST = -700
 
 
 class RAE(DualEncoder):
@@ -104,9 +106,11 @@ def aggregate(labels: TopK, instances: TopK, known: csr_matrix, temperature: flo
 
     def weights(near: TopK, share: float, columns: int) -> csr_matrix:
         rows, places = np.nonzero(near.indices >= 0)
-        values = share * np.exp((near.scores - largest) / temperature)
+        # A weight of 0 would be no entry of the sum below, and its label no candidate.
+        values = share * np.exp(np.maximum((near.scores - largest) / temperature, _LOWEST))
         return csr_matrix((values[rows, places], (rows, near.indices[rows, places])), (len(near), columns))
 
     total = (weights(labels, 1 - mix, known.shape[1]) + weights(instances, mix, known.shape[0]) @ known).tocsr()
     total.data = np.log(np.maximum(total.data, np.finfo(np.float64).tiny))
-    return TopK.from_scores(total.astype(np.float32), k)
+    # Labels of one near instance differ by their own texts alone, which may be nothing in float32.
+    return TopK.from_scores(total, k)

@@ -61,6 +61,23 @@ def test_labels_far_below_the_best_keep_their_order():
     assert found.indices.tolist() == [[3, 1, 0, 2, 4]]
 
 
+def test_labels_of_one_near_instance_are_ranked_by_their_texts():
+    """Its weight is so much larger that their scores are one in float32."""
+    labels = TopK.from_scores(np.array([[0.10, 0.20, 0.25, 0.05, 0.30, 0.15]], np.float32), 6)
+    instances = TopK(np.array([[0]], np.int32), np.array([[0.98]], np.float32))
+    found = aggregate(labels, instances, csr_matrix(np.ones((1, 6), np.float32)), 0.04, 0.5, 6)
+    assert found.indices.tolist() == [[4, 2, 1, 5, 0, 3]]
+
+
+@pytest.mark.parametrize("temperature", [0.04, 0.001, 1e-6])
+def test_no_temperature_loses_a_candidate(temperature):
+    labels = TopK.from_scores(np.array([[0.1, 0.2, 0.25]], np.float32), 3)
+    instances = TopK(np.array([[0]], np.int32), np.array([[0.98]], np.float32))
+    found = aggregate(labels, instances, csr_matrix(np.array([[1, 0, 0]], np.float32)), temperature, 0.5, 3)
+    assert sorted(found.indices[0].tolist()) == [0, 1, 2]
+    assert found.indices[0, 0] == 0
+
+
 def test_predictions_are_those_of_the_towers_vectors(fitted, stories):
     method = fitted(mix=0.7)
     found = method.predict(NEW, 10)
