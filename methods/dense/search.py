@@ -307,8 +307,9 @@ def _rescan(query: np.ndarray, items: np.ndarray, kept: int, slack: float) -> tu
         return np.arange(kept, dtype=np.int32), np.zeros(kept, np.float32)
     step = max(1, _BLOCK // items.shape[1])
     rough = np.concatenate([_wide(part) @ query for part in _blocks(items, step)])
-    close = np.flatnonzero(rough >= np.partition(rough, -kept)[-kept] - slack)[None]
-    ranked = TopK.ranked(close, pair_scores(query[None], items, close))
+    close = np.flatnonzero(rough >= np.partition(rough, -kept)[-kept] - slack)
+    scores = np.concatenate([pair_scores(query[None], items, part[None]) for part in _blocks(close, step)], axis=1)
+    ranked = TopK.ranked(close[None], scores)
     return ranked.indices[0, :kept], ranked.scores[0, :kept]
 
 

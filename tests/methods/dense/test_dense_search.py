@@ -84,6 +84,24 @@ def test_equal_vectors_have_equal_scores(engine):
     assert (found.scores.reshape(20, 10, 3) == found.scores.reshape(20, 10, 3)[:, :, :1]).all()
 
 
+@pytest.mark.parametrize("block", [1, 600])
+def test_items_that_coincide_are_scored_a_block_at_a_time(engine, monkeypatch, block):
+    """All of them are as close as the last place, and would be gathered once more for every query."""
+    queries, items = vectors(5), np.tile(vectors(1, seed=1), (500, 1))
+    expected, original, gathered = top_k(queries, items, 4), search.pair_scores, []
+
+    def watch(queries, items, candidates):
+        gathered.append(candidates.size * items.shape[1] if len(queries) == 1 else 0)
+        return original(queries, items, candidates)
+
+    monkeypatch.setattr(search, "pair_scores", watch)
+    monkeypatch.setattr(search, "_BLOCK", block)
+    found = top_k(queries, items, 4)
+    assert np.array_equal(found.indices, expected.indices)
+    assert np.array_equal(found.scores, expected.scores)
+    assert 0 < max(gathered) <= max(block, 12 * (4 + search.MARGIN))
+
+
 def test_a_query_of_zeros_takes_the_first_items(engine):
     found = top_k(np.zeros((2, 12), np.float32), vectors(500), 3)
     assert found.indices.tolist() == [[0, 1, 2]] * 2
