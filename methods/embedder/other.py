@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -100,7 +101,8 @@ class SparseModel(Opened):
         return whole
 
 
-#: Products of vectors that are held at a time (256 MB), and instances whose vectors are.
+#: Products of vectors that are held at a time (256 MB), and values of labels in float64 (as many); instances whose
+#: vectors are held.
 _PRODUCTS, _ROWS = 32_000_000, 1024
 
 
@@ -150,9 +152,17 @@ class MultiVectorModel(Opened):
 
         They are computed in float64: labels with equal vectors have equal scores, whatever the block and the threads.
         """
-        products = np.concatenate(block).astype(np.float64) @ self._labels.T
-        best = np.maximum.reduceat(products, self._starts, axis=1)
-        scores: np.ndarray = np.add.reduceat(best, _starts(block), axis=0)
+        queries, of_queries = np.concatenate(block).astype(np.float64), _starts(block)
+        scores = np.empty((len(block), len(self._starts)))
+        # Whole labels, of as many vectors as have room in float64.
+        every = max(1, _PRODUCTS // self._labels.shape[1])
+        borders = np.searchsorted(self._starts, range(0, len(self._labels), every))
+        for first, last in pairwise(np.unique([*borders, len(self._starts)])):
+            starts = self._starts[first:last]
+            end = self._starts[last] if last < len(self._starts) else len(self._labels)
+            products = queries @ self._labels[starts[0] : end].T.astype(np.float64)
+            best = np.maximum.reduceat(products, starts - starts[0], axis=1)
+            scores[:, first:last] = np.add.reduceat(best, of_queries, axis=0)
         if self.notes["similarity"] == "meanmaxsim":
             scores /= np.array([len(own) for own in block])[:, None]
         return scores.astype(np.float32)

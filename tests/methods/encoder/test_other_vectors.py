@@ -1,11 +1,14 @@
 """Embedding models whose texts are not one dense vector each: sparse vectors, and a vector for each token."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
 
 from xmcbench import Texts, UsageError
 from xmcbench.methods.embedder import Embedder
+from xmcbench.methods.embedder.other import MultiVectorModel
 from xmcbench.methods.pefa import PEFA
 
 NEW = Texts.from_lists(["the old apple", "", "red bridge and green island"], ["candle forest", "", "garden"])
@@ -97,6 +100,22 @@ def test_labels_are_in_the_order_of_their_best_vectors(colbert, predicted, stori
     assert notes["vectors_per_label"] == pytest.approx(np.mean([*map(len, labels)]), abs=0.05)
     assert notes["vectors_per_instance"] == pytest.approx(np.mean([*map(len, queries)]), abs=0.05)
     assert notes["label_vectors_bytes"] == sum(np.asarray(label).nbytes for label in labels)
+
+
+def test_labels_are_multiplied_a_block_at_a_time(monkeypatch):
+    """In float64 their vectors would take twice the memory once more."""
+    rng = np.random.default_rng(0)
+    model = MultiVectorModel(None, {}, 1, {"similarity": "maxsim"})
+    model._labels = rng.standard_normal((40_000, 32), np.float32)
+    model._starts = np.flatnonzero(rng.random(40_000) < 0.1)
+    model._starts[0] = 0
+    queries = [rng.standard_normal((3, 32), np.float32) for _ in range(2)]
+    expected = model._score(queries)
+    monkeypatch.setattr("xmcbench.methods.embedder.other._PRODUCTS", 50_000)
+    tracemalloc.start()
+    np.testing.assert_allclose(model._score(queries), expected, rtol=1e-6)
+    assert tracemalloc.get_traced_memory()[1] < 2e6
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
