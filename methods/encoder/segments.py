@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from xmcbench.methods.encoder.tokens import Tokenizer
 
 #: What a text of a pair is. A segment is words of a document's content.
 _TITLE, _LABEL, _SEGMENT = range(3)
+#: Documents whose words are kept.
+_KEPT = 16
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,8 @@ class SegmentCorpus:
 
     def __getstate__(self) -> dict[str, object]:
         """Another process counts the words again."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("words", "titled", "named")}
+        made = ("words", "titled", "named", "_split")
+        return {name: value for name, value in self.__dict__.items() if name not in made}
 
     @cached_property
     def words(self) -> np.ndarray:
@@ -87,10 +91,16 @@ class SegmentCorpus:
         """The labels that have a text: int64 [n]."""
         return np.flatnonzero([bool(title.strip()) for title in self.labels.titles])
 
+    @cached_property
+    def _split(self) -> Callable[[int], list[str]]:
+        """Split the content of a document into words. Those of the last few documents are kept: a long one would be
+        split for each of its segments."""
+        return lru_cache(_KEPT)(lambda row: self.texts.contents[row].split())
+
     def tokens(self, kind: int, row: int, start: int, end: int) -> np.ndarray:
         """The tokens of a text: int32."""
         if kind == _SEGMENT:
-            text, side = " ".join(self.texts.contents[row].split()[start:end]), 0
+            text, side = " ".join(self._split(row)[start:end]), 0
         elif kind == _TITLE:
             text, side = self.texts.titles[row], 1
         else:

@@ -3,6 +3,7 @@
 import pickle
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -104,6 +105,20 @@ def test_the_pairs_of_an_epoch(corpus):
     assert {tuple(cut) for cut in of_title[:, 1, 1:].tolist()} == {cut for cut in cuts_of(first) if cut[0] == 0}
     assert cuts_of(first) != cuts_of(second)
     assert not np.array_equal(task._draw_pairs(1), epoch)
+
+
+def test_a_long_document_is_not_split_for_every_segment(corpus):
+    read = []
+
+    class Contents:
+        def __getitem__(self, row):
+            read.append(row)
+            return "red green blue old"
+
+    again = replace(corpus, texts=SimpleNamespace(contents=Contents()))
+    for start in range(3):
+        assert again.tokens(2, 0, start, 4).tolist() == corpus.tokens(2, 0, start, 4).tolist()
+    assert read == [0]
 
 
 def test_words_become_tokens(corpus):
