@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -128,7 +129,7 @@ class GloVe(Method):
     def _read_given(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
         """Return the origin of the given vectors, and the vectors of the file, which is read once for all cells."""
         name = self.vectors.removeprefix(_DOWNLOAD)
-        path = vector_file.download(name) if name != self.vectors else Path(name).expanduser()
+        path = vector_file.download(name) if name != self.vectors else Path(os.path.expanduser(name))
         digest = vector_file.sha256(path)
         called, source = (path.name, "a local file") if name == self.vectors else (name, "gensim-data")
         origin: dict[str, object] = {"name": called, "source": source, "sha256": digest}

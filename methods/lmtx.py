@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -224,7 +225,7 @@ class _Teacher:
         self.raw_X, self.raw_Y, self.cost = raw_X, raw_Y, Counter[str]()
         self._method, self._tower, self._judge, self._names = method, tower, judge, list(raw_Y)
         self._answered: set[Pair] = set()
-        self._files = [Path(method.judgments).expanduser()] if method.judgments else []
+        self._files = [Path(os.path.expanduser(method.judgments))] if method.judgments else []
 
     def relevant_labels(self, rows: np.ndarray, depth: int) -> csr_matrix:
         """Return which of the nearest labels of documents are relevant: binary CSR, float32 [len(rows), L]."""

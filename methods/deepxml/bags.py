@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,7 @@ class Tokens:
         file. Raises UsageError where a file is bad or missing."""
         rng = np.random.default_rng(seed)
         if source not in NO_PATHS:
-            path = Path(source).expanduser()
+            path = Path(os.path.expanduser(source))
             words, given = vector_file.read(path, wanted={*self.vocabulary.words.to_pylist()})
             dimensions = given.shape[1]
             if notes is not None:

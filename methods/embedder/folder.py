@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,7 +34,7 @@ _OPENVINO = "openvino_"
 
 def check_folder(name: str, backend: str = "torch") -> None:
     """Raise what ``check_model`` raises of a folder on this machine; a model of the hub is checked once it is there."""
-    folder = Path(name).expanduser()
+    folder = Path(os.path.expanduser(name))
     if folder.is_dir():
         check_model(folder, backend)
 

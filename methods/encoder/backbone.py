@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -207,7 +208,7 @@ def model_input(parameter: str, name: str) -> dict[str, Path | str]:
     the corpus."""
     if name == MINILM or _SCRATCH.fullmatch(name):
         return {}
-    folder = Path(name).expanduser()
+    folder = Path(os.path.expanduser(name))
     if folder.is_dir():
         return {parameter: folder}
     commit = revision(name)
@@ -217,7 +218,7 @@ def model_input(parameter: str, name: str) -> dict[str, Path | str]:
 def locate(name: str) -> tuple[Path, str]:
     """Return the folder of a model, whose content is not looked at, and its origin. name: a folder;
     ``all-MiniLM-L6-v2``; or an id of the hub. Raises Unavailable, with a command, and UsageError for others."""
-    folder = Path(name).expanduser()
+    folder = Path(os.path.expanduser(name))
     if name == MINILM:
         packaged = _find_package()
         if packaged:
@@ -233,9 +234,9 @@ def require_backbone(name: str, prompts: tuple[str | None, str | None] = (None, 
     """Raise Unavailable, with the command that installs them, if ``find_backbone`` could not get the weights. Nothing
     is downloaded and no framework imported: it runs while planning. prompts: of instances and labels, None for the
     checkpoint's own. Raises UsageError for an unknown name, and for a folder that is no usable checkpoint."""
-    if Path(name).expanduser().is_dir() and name != MINILM:
-        _weights(Path(name).expanduser())
-        read_settings(Path(name).expanduser()).choose_prompts(prompts)
+    if Path(os.path.expanduser(name)).is_dir() and name != MINILM:
+        _weights(Path(os.path.expanduser(name)))
+        read_settings(Path(os.path.expanduser(name))).choose_prompts(prompts)
     elif not _SCRATCH.fullmatch(name):
         require_located(name)
 
@@ -245,7 +246,7 @@ def require_located(name: str) -> None:
     if name == MINILM:
         if _find_package() is None:
             require_on_hub(_MINILM_ON_HUB, _MINILM_INSTALL)
-    elif not Path(name).expanduser().is_dir():
+    elif not Path(os.path.expanduser(name)).is_dir():
         _check_id(name)
         require_on_hub(name, f"hf download {name}")
 

@@ -44,6 +44,11 @@ class Tokenizer:
         named = "" if cut == "right" else f"\0{cut}"
         self.sha256 = hashlib.sha256(f"{fast.to_str()}{prompt}{named}".encode()).hexdigest()
 
+    @property
+    def largest(self) -> int:
+        """The largest number of a token."""
+        return max(self._fast.get_vocab(with_added_tokens=True).values(), default=0)
+
     def __call__(self, texts: list[str], max_length: int) -> list[list[int]]:
         """Token numbers of each text, including special tokens; an empty text has only these."""
         self._fast.enable_truncation(max_length, direction=self._cut)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from xmcbench import Artifacts, Compute, Texts, TopK, load_arrays, save_arrays
+from xmcbench import Artifacts, Compute, Texts, TopK, UsageError, load_arrays, save_arrays
 from xmcbench.methods.dense.search import top_k_batches
 from xmcbench.methods.distributed.machines import Machines, alone
 from xmcbench.methods.distributed.processes import run_in_processes
@@ -140,7 +140,8 @@ class Tower:
     ) -> Tower:
         """Find a backbone and open it with a head. corpus: instances and labels, which a ``scratch:`` backbone is
         trained on. prompts: of both, None for the checkpoint's own. Raises what ``find_backbone`` and ``open_encoder``
-        raise, and Unavailable without the device or enough GPUs."""
+        raise, UsageError where the tokenizer has tokens that the network has not, and Unavailable without the device or
+        enough GPUs."""
         device = choose_device(compute.device, compute.processes)
         chosen = choose_precision(precision, device)
         backbone = find_backbone(
@@ -153,6 +154,13 @@ class Tower:
         encoder.save_memory(cached_tokens, recomputed_layers)
         own = settings.choose_prompts(prompts)
         tokenizers = open_tokenizer(backbone.folder, own[0]), open_tokenizer(backbone.folder, own[1])
+        table: Any = encoder.transformer.get_input_embeddings()  # type: ignore[operator]
+        if (largest := tokenizers[0].largest) >= table.num_embeddings:
+            raise UsageError(
+                f"the tokenizer of {backbone.name} gives tokens up to {largest}, and its network has "
+                f"{table.num_embeddings} of them",
+                "resize_token_embeddings of transformers adds them to the network",
+            )
         limits = longest_input(backbone.folder), temperature if encoder.cosine else 1.0, lengths
         return cls(backbone, encoder, tokenizers, *limits, seed, device, compute.processes, artifacts)
 

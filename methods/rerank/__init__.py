@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -118,7 +119,7 @@ class Rerank(Method):
     def _score(self, raw_X: Texts, pairs: list[Pair]) -> np.ndarray:
         """Return the judge's scores of pairs, float32, and keep them for a cell that needs them again."""
         texts = [raw_X.digest, self._texts[1].digest]
-        files = [Path(self.judgments).expanduser()] if self.judgments else []
+        files = [Path(os.path.expanduser(self.judgments))] if self.judgments else []
         scores, cost, _ = keep_scores(self.artifacts, self._judge, pairs, texts, files, own=True)
         self.notes["judgments"] = {"judge": self.model, **cost}
         return scores

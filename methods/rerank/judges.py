@@ -169,12 +169,12 @@ def require_judge(model: str, url: str | None, judgments: str | None) -> None:
     from xmcbench.methods.embedder.folder import check_folder
     from xmcbench.methods.encoder.backbone import require_located
 
-    if judgments and not Path(judgments).expanduser().is_file():
+    if judgments and not Path(os.path.expanduser(judgments)).is_file():
         raise UsageError(f"there is no file of judgments at {judgments}", "xmcbench export judgments makes one")
     if url is None:
         require_located(model)
         check_folder(model)
-        check_cross_encoder(Path(model).expanduser())
+        check_cross_encoder(Path(os.path.expanduser(model)))
 
 
 def open_judge(

@@ -176,6 +176,11 @@ def test_a_path_that_is_not_a_file(fitted, corpus, tmp_path, name, reason):
         fitted(GloVe, *corpus[:2], vectors=str(tmp_path / name))
 
 
+def test_a_home_of_nobody(corpus, fitted):
+    with pytest.raises(UsageError, match="~nosuchuser/x"):
+        fitted(GloVe, *corpus[:2], vectors="~nosuchuser/x")
+
+
 def test_no_overlap(fitted, corpus, tmp_path):
     (tmp_path / "other.txt").write_text("mare 1 0\nlingua 0 1\n")
     with pytest.raises(UsageError, match="none of the 2 words with a vector occurs in a label"):

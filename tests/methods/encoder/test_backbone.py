@@ -11,15 +11,18 @@ from types import SimpleNamespace
 import pytest
 
 from xmcbench import MethodError, Texts, Unavailable, UsageError
+from xmcbench.methods.embedder import Embedder
 from xmcbench.methods.encoder import backbone
 from xmcbench.methods.encoder.backbone import (
     MINILM,
     MINILM_SHA256,
     find_backbone,
+    model_input,
     require_backbone,
     weights_sha256,
 )
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
+from xmcbench.methods.lmtx import LMTX
 
 MPNET = "sentence-transformers/paraphrase-mpnet-base-v2"
 NONE = Texts.from_lists(["a"])
@@ -66,7 +69,7 @@ def test_shards_have_one_checksum(checkpoint, tmp_path):
     assert weights_sha256(folder) not in (weights_sha256(checkpoint()), "")
 
 
-@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "a/b/c", "scratch:2", "scratch:x3"])
+@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "~nosuchuser/x", "a/b/c", "scratch:2", "scratch:x3"])
 def test_a_name_that_is_nothing(artifacts, name):
     with pytest.raises(UsageError, match="unknown backbone"):
         find(name, artifacts)
@@ -264,9 +267,18 @@ def test_what_is_here_is_not_asked_for(hub, checkpoint, snapshot, monkeypatch):
 
 
 def test_what_is_wrong_is_known_before_anything_runs(hub, tmp_path):
-    for name in ("./nowhere", "spaces in/it", str(tmp_path)):
+    for name in ("./nowhere", "spaces in/it", str(tmp_path), "~nosuchuser/x"):
         with pytest.raises(UsageError):
             require_backbone(name)
+    with pytest.raises(UsageError):
+        model_input("backbone", "~nosuchuser/x")
+    for method in (
+        Embedder(model="~nosuchuser/x"),
+        LMTX(judge="~nosuchuser/x"),
+        LMTX(judge="a", judgments="~nosuch/x"),
+    ):
+        with pytest.raises(UsageError):
+            method.require()
 
 
 def test_a_run_without_the_weights_says_so_in_one_line(xmcbench, tiny, monkeypatch, tmp_path):

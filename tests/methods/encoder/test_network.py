@@ -234,6 +234,14 @@ def test_files_that_are_none(broken, file, content):
         open_encoder(broken, "native", 0)
 
 
+@pytest.mark.parametrize("wrong", [{"hidden_size": "16"}, {"num_attention_heads": 0}])
+def test_values_that_a_network_cannot_be_built_of(broken, wrong):
+    config = json.loads((broken / "config.json").read_text())
+    (broken / "config.json").write_text(json.dumps({**config, **wrong}))
+    with pytest.raises(UsageError, match="is not a checkpoint of an encoder"):
+        open_encoder(broken, "native", 0)
+
+
 def test_a_tokenizer_without_padding(broken):
     config = json.loads((broken / "tokenizer_config.json").read_text())
     del config["pad_token"]

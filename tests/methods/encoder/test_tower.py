@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from transformers import AutoTokenizer
 
-from xmcbench import Artifacts, Compute, MethodError, Texts, TopK, Unavailable
+from xmcbench import Artifacts, Compute, MethodError, Texts, TopK, Unavailable, UsageError
 from xmcbench.methods.encoder import tower as tower_module
 from xmcbench.methods.encoder.backbone import weights_sha256
 from xmcbench.methods.encoder.settings import read_settings
@@ -190,6 +191,19 @@ def test_what_is_left_on_disk(made, cell, stories, tmp_path, monkeypatch, kind):
     cell(made(kind), tmp_path, few)
     after = {path for path in tmp_path.rglob("*.*") if path.is_file() and path.suffix != ".lock"}
     assert {path.relative_to(tmp_path).parts[0] for path in after - before} <= {"tokens"}  # of the known instances
+
+
+def test_a_tokenizer_with_more_tokens_than_the_network(checkpoint, stories, tmp_path):
+    """Such a text would end the training in the middle."""
+    folder = shutil.copytree(checkpoint(), tmp_path / "wider")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    vectors = len(tokenizer)
+    tokenizer.add_tokens(["zyzzyva"])
+    tokenizer.save_pretrained(folder)
+    method = SentBERT(backbone=str(folder))
+    method.artifacts = Artifacts(tmp_path / "store")
+    with pytest.raises(UsageError, match=f"gives tokens up to {vectors}, and its network has {vectors} of them"):
+        method.fit(*stories[:2])
 
 
 def test_a_tower_is_told_where_to_compute(checkpoint, artifacts, stories, monkeypatch):
