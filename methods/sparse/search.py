@@ -83,9 +83,8 @@ def count_votes(nearest: TopK, pairs: csr_matrix, power: float) -> csr_matrix:
     # A missing neighbor scores -inf.
     similarities = np.maximum(nearest.scores.astype(np.float64), 0)
     largest = similarities.max(axis=1, initial=0, keepdims=True)
-    # Where even the largest weight vanishes in float64, all are taken relative to it.
-    vanishes = (largest > 0) & (largest**power < np.finfo(np.float64).tiny)
-    weights = (similarities / np.where(vanishes, largest, 1)) ** power
+    # Relative to the largest, whose power alone may be nothing in float64, or beyond it.
+    weights = (similarities / np.where(largest > 0, largest, 1)) ** power
     total = weights.sum(axis=1, keepdims=True)
     np.divide(weights, total, out=weights, where=total > 0)
     kept = weights > 0

@@ -127,8 +127,10 @@ def test_no_neighbor_no_vote():
     assert count_votes(nothing, csr_matrix(np.eye(3, dtype=np.float32)), 1.0).nnz == 0
 
 
-@pytest.mark.parametrize("power", [300.0, 350.0, 1e5])
+@pytest.mark.parametrize("power", [300.0, 350.0, 1e5, 1e10])
 def test_votes_of_a_large_power_do_not_vanish(power):
-    nearest = TopK(np.array([[1, 0], [2, 0]], np.int32), np.array([[0.1, 0.05], [0.1, 0.1]], np.float32))
+    """A cosine of a text and itself may be a little above 1."""
+    similarities = np.array([[0.1, 0.05], [0.1, 0.1], [1.0000001, 0.9]], np.float32)
+    nearest = TopK(np.array([[1, 0], [2, 0], [0, 1]], np.int32), similarities)
     votes = count_votes(nearest, csr_matrix(np.eye(3, dtype=np.float32)), power)
-    np.testing.assert_allclose(votes.toarray(), [[0, 1, 0], [0.5, 0, 0.5]], atol=1e-12)
+    np.testing.assert_allclose(votes.toarray(), [[0, 1, 0], [0.5, 0, 0.5], [1, 0, 0]], atol=1e-12)
