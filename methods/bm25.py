@@ -37,9 +37,10 @@ class BM25(Method):
     a query is then a sparse product, so that the scores are those of ``bm25s.BM25.retrieve`` without a dense row for
     each query. Pairs and training texts are not used: document frequencies are those of the labels.
 
-    A label that shares no term with the instance is not a prediction. An instance without a term has none, and a label
-    without a term is never one. The variants of BM25 that score absent terms as well (BM25L, BM25+) are left out. With
-    an ``analyzer``, ``stemmer`` and ``stopwords`` have no effect.
+    A label that shares no term with the instance, or only terms whose weight is 0 (``robertson``: those of half of the
+    labels; ``atire``: of all), is not a prediction. An instance without a term has none, and a label without a term is
+    never one. The variants of BM25 that score absent terms as well (BM25L, BM25+) are left out. With an ``analyzer``,
+    ``stemmer`` and ``stopwords`` have no effect.
     """
 
     title = "BM25"

@@ -27,9 +27,9 @@ class KNN(FeatureMethod):
     Neighbors are searched among all training instances. One without a known pair votes for nothing, so that with few
     pairs the votes weigh little and the label texts decide.
 
-    Similarity is the inner product of TF-IDF vectors; ``pefa`` does the same with embeddings. The k best labels are
-    exact: every label that is voted for and the k labels with the nearest texts are scored. Not in MACLR's tables: the
-    simple baseline that a method has to beat where it sees pairs.
+    Similarity is the inner product of TF-IDF vectors; ``pefa`` votes by embeddings, with a softmax, and shares a vote
+    among an instance's labels. The k best labels are exact: every label that is voted for and the k labels with the
+    nearest texts are scored. Not in MACLR's tables: the simple baseline that a method has to beat where it sees pairs.
     """
 
     title = "kNN"

@@ -23,7 +23,8 @@ class SimCSE(PretrainedEncoder):
     Each training document is embedded twice, under two dropout masks; the other documents of the batch are negatives
     (InfoNCE over cosines). A dense layer with tanh follows the pooled vector in this training only; fine-tuning works
     on the vectors that are ranked by. The published recipe takes [CLS] of BERT-base; ``quick`` trains with the pooling
-    of its checkpoint. Lengths and warm-up of the preset ``paper`` are those of the other encoders here.
+    of its checkpoint. Lengths and warm-up of the preset ``paper`` are those of the other encoders here, and its number
+    of steps is ours.
     """
 
     title = "SimCSE"

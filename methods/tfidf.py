@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Tfidf(FeatureMethod):
-    """Inner product of TF-IDF vectors of instance and label (MACLR section 4.1, baseline TF-IDF).
+    """Inner product of TF-IDF vectors of instance and label (MACLR section 5.1, baseline TF-IDF).
 
     The vectorizer is fitted on the training texts and the label texts; pairs are not used. A label that shares
     no feature with an instance is not a prediction.

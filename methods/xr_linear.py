@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class XRLinear(FeatureMethod):
-    """A tree of linear classifiers over TF-IDF features (PECOS, Yu et al. 2020, Algorithm 2; MACLR section 4.1).
+    """A tree of linear classifiers over TF-IDF features (PECOS, Yu et al. 2020, Algorithm 2; MACLR section 5.1).
 
     Labels are clustered by the mean of their instances' features (PIFA) into a tree by hierarchical 2-means; at every
     node a linear SVM decides which children to follow, trained against the teacher-forcing negatives.
@@ -54,7 +54,7 @@ class XRLinear(FeatureMethod):
     mixed: Annotated[bool, Doc("train on pseudo pairs too where there are known pairs")] = False
     pseudo_labels: Annotated[
         Positive,
-        Doc("pseudo pairs of an instance, zero-shot and where mixed", "MACLR, section 4.1: 3, in self-training"),
+        Doc("pseudo pairs of an instance, zero-shot and where mixed", "MACLR, section 5.1: 3, in self-training"),
     ] = 3
     nr_splits: Annotated[Several, Doc("children of a node of the tree", "PECOS")] = 16
     max_leaf_size: Annotated[Several, Doc("maximum size of a leaf", "PECOS")] = 100

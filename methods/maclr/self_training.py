@@ -50,7 +50,7 @@ class SelfTraining(ContextEncoder):
         Doc(
             "number of pseudo labels of a document, from each source or from the mix, at most 100 from the mix; "
             "pseudo_loss = soft takes soft_labels instead",
-            "MACLR, section 4.3",
+            "MACLR, section 5.1",
         ),
     ] = 3
     pseudo_depth: Annotated[int, Interval(ge=1, le=100), Doc("ranks of a source that agreement looks at")] = 3
@@ -187,7 +187,8 @@ class SelfTraining(ContextEncoder):
             ranking = self._together(rankings, len(raw_Y))
             lists = SoftTargets(instances, labels, ranking, *common, **length)  # type: ignore[arg-type]
             if not len(lists):
-                raise MethodError(f"no document has {self.soft_labels} pseudo labels", "lower maclr.soft_labels")
+                fewer = "lower maclr.soft_labels" if self.soft_labels > 2 else "maclr.pseudo_loss=equation-3 needs one"
+                raise MethodError(f"no document has {self.soft_labels} pseudo labels", fewer)
             first = ranking.indices[:, : self.soft_labels], ranking.scores[:, : self.soft_labels]
             return lists, {**identity, **length, "ranking": _digest(*first)}
         if not len(pairs):

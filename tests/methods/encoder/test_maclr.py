@@ -333,6 +333,13 @@ def plain_scores(run, stories, _plain):
     return _plain["scores"]
 
 
+@pytest.mark.parametrize(("length", "hint"), [(2, "maclr.pseudo_loss=equation-3 needs one"), (3, "lower maclr.soft")])
+def test_lists_that_no_document_has(run, stories, length, hint):
+    with pytest.raises(MethodError, match=f"no document has {length} pseudo labels") as caught:
+        run((stories[0], stories[1][:1]), steps=0, pseudo_loss="soft", soft_labels=length)
+    assert caught.value.hint.startswith(hint)
+
+
 def test_ranks_that_hold_too_few_hard_negatives(checkpoint):
     MACLR(backbone=str(checkpoint()), hard_negatives=3, hard_first=5, hard_last=7).require()
     with pytest.raises(UsageError, match="hard_negatives = 4, but the ranks from hard_first = 5 to hard_last = 7"):
