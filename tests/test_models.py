@@ -205,7 +205,7 @@ def test_what_is_no_model_is_one_error(tiny, tmp_path, options, plugin):
     library.fit(tiny, "bm25", out, overwrite=True, options=options)
     assert Model.load(out).facts.method == "bm25"
     with pytest.raises(UsageError, match="fit runs a single cell"):
-        library.fit(tiny, "bm25", tmp_path / "two", seed=[0, 1], options=options)
+        library.fit(tiny, "xr-linear", tmp_path / "two", seed=[0, 1], options=options)
     facts = json.loads((out / "model.json").read_text())
     for change, error, said in (
         ({"format": 2}, DataError, "cannot be read"),
