@@ -139,8 +139,11 @@ def test_the_intervals_of_a_record_of_each_dataset_follow_from_its_ranks():
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_every_interval_of_the_board_follows_from_its_ranks():
-    assert problems(BOARD) == []
+def test_intervals_of_the_board_follow_from_its_ranks(pytestconfig):
+    """Of one record in eight: of others whenever a record is added. With ``--faults full``, of all."""
+    records = Store(BOARD).records()
+    parts = 1 if pytestconfig.getoption("--faults") == "full" else 8
+    assert problems(BOARD, lambda record: int(record.key[:4], 16) % parts == len(records) % parts) == []
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 Without A and B, it covers all pairs of rows of each dataset and setting. The answer is for the test that
 `xmcbench compare` makes, at the 5% level. It uses only the ranks that are stored with the records.
 
-  xmcbench power --detect 0.5 --runs leaderboards
+  xmcbench power --detect 2 --dataset lf-debian-20k --setting ez --runs leaderboards
   xmcbench power tfidf: bm25 --detect 1 --dataset lf-debian-20k --setting ez --runs leaderboards
 """
 
