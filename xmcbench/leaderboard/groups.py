@@ -33,13 +33,8 @@ def by_dataset(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 def group_rows(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Return the records by method and parameters, each group by seed."""
-    groups = group_by(records, row_of)
+    groups = group_by(records, attrgetter("cell.row"))
     return {key: sorted(groups[key], key=lambda record: record.cell.seed) for key in sorted(groups)}
-
-
-def row_of(record: Record) -> str:
-    """Return the row of a record: its method and parameters, as canonical JSON."""
-    return record.cell.row
 
 
 def borrow(zero_shot: Iterable[Record], inside: Sequence[Record]) -> list[Record]:
@@ -50,9 +45,9 @@ def borrow(zero_shot: Iterable[Record], inside: Sequence[Record]) -> list[Record
     """
     if not any(record.ok for record in inside):
         return []
-    there = set(map(row_of, inside))
+    there = {record.cell.row for record in inside}
     unused = [record for record in zero_shot if record.ok and record.method.supervision == "unused"]
-    return [record for record in unused if row_of(record) not in there]
+    return [record for record in unused if record.cell.row not in there]
 
 
 def by_setting(records: Iterable[Record]) -> dict[Setting, list[Record]]:

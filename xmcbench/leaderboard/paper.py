@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.leaderboard.groups import by_dataset, by_setting, is_listed, row_of
+from xmcbench.leaderboard.groups import by_dataset, by_setting, is_listed
 from xmcbench.leaderboard.names import names, short_names
 from xmcbench.leaderboard.rows import Row, rename
 from xmcbench.leaderboard.sections import Context, Measured
@@ -149,8 +149,8 @@ def latex(table: PaperTable, decimals: int = 1, with_spread: bool = False) -> st
 
 def _tell_apart(shown: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
     """Return the rows of each dataset; those of one name and other parameters elsewhere have names of their own."""
-    called = names({row_of(row.records[0]): row.records for own in shown.values() for row in own})
-    return {dataset: [rename(row, called[row_of(row.records[0])]) for row in own] for dataset, own in shown.items()}
+    called = names({row.records[0].cell.row: row.records for own in shown.values() for row in own})
+    return {dataset: [rename(row, called[row.records[0].cell.row]) for row in own] for dataset, own in shown.items()}
 
 
 def _choose(measured: Measured, methods: Sequence[str]) -> list[Row]:
