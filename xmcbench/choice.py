@@ -80,20 +80,24 @@ def choices(results: Results, metric: str) -> list[Choice]:
         for records in by_method.values():
             made = [row for row in rows(records, part.filter) if metric in row.figures and not row.problems]
             if made:
-                found.append(_choose(records[0].cell, metric, made))
+                defaults = part.staleness.presets.get(records[0].cell.method, {}).get("", {})
+                found.append(_choose(records[0].cell, metric, made, defaults))
     return found
 
 
-def _choose(cell: Cell, metric: str, made: list[Row]) -> Choice:
+def _choose(cell: Cell, metric: str, made: list[Row], defaults: Mapping[str, object]) -> Choice:
+    """Return the best of a method's rows. defaults: of its parameters; a cell lacks those that were added later."""
     best = max(made, key=lambda row: row.figures[metric].value)
     figure = best.figures[metric]
     others = [row.figures[metric] for row in made if row is not best]
     close = sum(figure.value - other.value <= hypot(figure.half_width, other.half_width) for other in others)
     changed = {part.partition("=")[0] for part in best.records[0].method.changes}
+    # As they were given: what identifies a row has the content of a file in place of its name.
+    given = [{**defaults, **row.records[0].values} for row in made]
     chosen = {
         name: value
-        for name, value in best.parameters.items()
-        if name in changed or any(canonical_json(row.parameters.get(name)) != canonical_json(value) for row in made)
+        for name, value in {**defaults, **best.records[0].values}.items()
+        if name in changed or any(canonical_json(values.get(name)) != canonical_json(value) for values in given)
     }
     row = cell.dataset, cell.setting.title, cell.method, best.name
     return Choice(*row, metric, figure, len(made), close, chosen)

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -857,6 +858,47 @@ def test_one_command_for_datasets_and_settings(inside, tiny, tmp_path):
         assert said.count("best P@1 of 2 rows of bm25 on Small-dev, ") == 2
         assert "; select it with --set bm25.k1=" in said
         assert inside(*words, "--dataset", f"small-dev,{tiny}", "--best", "P@1").returncode == 2
+
+
+FILER = """
+    from pathlib import Path
+    from typing import Annotated
+    import numpy as np
+    from xmcbench import Doc, Method, TopK
+
+    class Filer(Method):
+        presets = {"down": {"sign": -1}}
+        words: str = ""
+        sign: Annotated[int, Doc("1 or -1", added=True)] = 1
+
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.up = int(Path(self.words).read_text()) if self.words else self.sign
+            self.labels = [label.split()[-1] for label in raw_Y]
+
+        def predict(self, raw_X, k=100):
+            found = [[self.up * float(label in text) for label in self.labels] for text in raw_X]
+            return TopK.from_scores(np.array(found, np.float32), k)
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "values"),
+    [("filer", "words", ["up.txt", "down.txt"]), ("filer", "sign", [1, -1]), ("filer:down", "sign", [1, -1])],
+)
+def test_the_flags_of_the_best_row_select_it(inside, tiny, plugin, tmp_path, method, name, values):
+    """Also where a file gives the value, and where the value is the default of a parameter that was added."""
+    (tmp_path / "up.txt").write_text("1")
+    (tmp_path / "down.txt").write_text("-1")
+    words = ("run", "--dataset", f"{tiny}?dev=0.3", "--setting", "full", "--plugin", plugin(FILER, "filer.py"))
+    words += ("--methods", method, "--best", "P@1")
+    several = [word for value in values for word in ("--set", f"filer.{name}={value}")]
+    (choice,) = json.loads(inside(*words, *several, "--json", code=0).stdout)["best"]
+    assert choice["parameters"] == {name: values[0]}
+    last = inside(*words, *several, code=0).stdout.splitlines()[-1]
+    flags = shlex.split(last.partition("; select it with ")[2])
+    assert flags == ["--set", f"filer.{name}={values[0]}"]
+    (alone,) = json.loads(inside(*words, *flags, "--json", code=0).stdout)["best"]
+    assert (alone["value"], alone["name"], alone["rows"]) == (choice["value"], choice["name"], 1)
 
 
 TOGETHER = """
