@@ -58,7 +58,9 @@ def test_a_hybrid_is_kept_with_its_parts(weights, tiny, tmp_path, options):
     (record,) = library.run(tiny, "full", methods="hybrid", set=values, options=options).records
     cell = TopK.load(Store(options.runs).predictions_path(record.cell))
     library.fit(tiny, "hybrid", tmp_path / "model", set=values, options=options)
-    found = Model.load(tmp_path / "model").predict(load_dataset(tiny).test, cell.k)
+    model = Model.load(tmp_path / "model")
+    assert model.is_current
+    found = model.predict(load_dataset(tiny).test, cell.k)
     assert np.array_equal(found.indices, cell.indices)
     assert np.array_equal(found.scores, cell.scores)
     assert {path.name for path in (tmp_path / "model").iterdir() if path.is_dir()} == {"0", "1"}

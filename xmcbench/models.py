@@ -27,12 +27,12 @@ from xmcbench.experiment import Options, plan_run
 from xmcbench.method import Method
 from xmcbench.plugins.loading import import_file, load
 from xmcbench.plugins.registry import Registry
+from xmcbench.runner.parts import source
 from xmcbench.runner.plan import PlannedCell
 from xmcbench.runner.predict_texts import predict_texts
 from xmcbench.runner.tasks import depth
 from xmcbench.storage.atomic import atomic_file, atomic_folder, write_json, write_text
 from xmcbench.storage.reading import open_regular, read_bytes
-from xmcbench.storage.source import source_of
 from xmcbench.suggestions import Suggestions, check_k, check_single, single_grids, single_place
 from xmcbench.texts import Texts
 from xmcbench.topk import TopK
@@ -116,8 +116,8 @@ class Model:
 
     @property
     def is_current(self) -> bool:
-        """True where the source of the method is that of the training, so that it predicts as its cell did."""
-        return source_of(type(self.method)).digest == self.facts.source_sha256
+        """True where the source of the method and its parts is that of the training: it predicts as its cell did."""
+        return source(self.method).digest == self.facts.source_sha256
 
     def predict(self, texts: Texts | Sequence[str], k: int = 100) -> TopK:
         """Return the k best labels of each text: a TopK of shape [len(texts), k]. Raises what the method raises."""
