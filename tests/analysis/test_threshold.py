@@ -86,6 +86,12 @@ def test_the_next_number_below_is_not_kept(score):
     assert float(f"{found:.9g}") == found
 
 
+def test_a_first_score_may_be_infinite():
+    predictions = TopK(np.array([[0, 1]], np.int32), np.array([[np.inf, 1]], np.float32))
+    found = choose_threshold(predictions, TruePairs.of(csr_matrix([[1, 0]])))
+    assert 1 < np.float32(found) < math.inf, "JSON has no infinity"
+
+
 def test_without_predictions_there_is_no_threshold():
     nothing = TopK(np.full((1, 2), -1, np.int32), np.full((1, 2), -np.inf, np.float32))
     with pytest.raises(UsageError, match="no prediction"):
@@ -109,6 +115,24 @@ def test_from_held_out_instances_to_suggestions(inside, tiny, tmp_path):
     inside("explain", "knn", *words, "--threshold-from", f"{tiny}?dev=0.3", code=2)
     inside("run", *words, "--dev", "0.3", "--methods", "knn", "--set", "knn.neighbors=7", code=0)
     assert "are two rows" in inside("explain", "knn", *words, "--threshold-from", f"{tiny}?dev=0.3").stderr
+
+
+def test_a_threshold_of_another_setting_is_refused(inside, tiny):
+    inside("run", "--dataset", tiny, "--dev", "0.3", "--setting", "full", "--methods", "knn", code=0)
+    inside("run", "--dataset", tiny, "--setting", "fs", "--ratio", "0.3", "--methods", "knn", code=0)
+    ended = inside("explain", "knn", "--dataset", tiny, "--threshold-from", f"{tiny}?dev=0.3", code=2)
+    assert "kNN, full (all training pairs), and kNN, few-shot, 30% of the labels, are two rows" in ended.stderr
+
+
+def test_both_filters_are_named_where_they_differ(inside, tiny):
+    """Held-out instances are other rows than those of a filter file, so their default is none."""
+    (tiny / "filter_labels_test.txt").write_text("0 0\n")
+    (tiny / "card.toml").write_text('name = "tiny"\nslug = "tiny"\nfilter = "file"\n')
+    for dev in ((), ("--dev", "0.4")):
+        inside("run", "--dataset", tiny, *dev, "--setting", "full", "--methods", "knn", code=0)
+    words = ("explain", "knn", "--dataset", tiny, "--threshold-from", f"{tiny}?dev=0.4")
+    assert "seed 0, filter none and file\n" in inside(*words, code=0).stdout
+    assert "seed 0, filter none\n" in inside(*words, "--filter", "none", code=0).stdout
 
 
 def test_a_threshold_is_chosen_on_a_run_of_the_same_seed(inside, tiny):

@@ -18,6 +18,9 @@ from xmcbench.output.quantities import format_count
 from xmcbench.records.selection import Selected
 from xmcbench.topk import TopK
 
+#: The highest threshold: a first score may be infinite, and JSON has no such number.
+_LARGEST = float(np.finfo(np.float32).max)
+
 
 @dataclass(frozen=True)
 class AtThreshold:
@@ -52,7 +55,7 @@ class AtThreshold:
 class Thresholded:
     """A threshold of a row: its figures on the dataset where it was chosen, and on the other one.
 
-    chosen_seed, seed: of the runs on these.
+    chosen_seed, seed: of the runs on these. filter: of both; where they differ, "none and file".
     """
 
     row: str
@@ -99,17 +102,16 @@ def find_threshold(
 
     The runs are the first of a seed that both have, or the first ones.
     places: of the datasets, where they are not found by their names. Raises UsageError for rows of other parameters
-    and without stored predictions.
+    or settings, and without stored predictions.
     """
     seeds = [seed for seed in chosen_on.seeds if seed in tested_on.seeds]
     first, second = (
         next((record for record in row.records if record.cell.seed in seeds), row.records[0])
         for row in (chosen_on, tested_on)
     )
-    if (first.cell.method, first.cell.parameters) != (second.cell.method, second.cell.parameters):
-        raise UsageError(
-            f"{first.name} and {second.name} are two rows", "choose the threshold of the row that it is for"
-        )
+    if (first.cell.row, first.cell.setting) != (second.cell.row, second.cell.setting):
+        rows = " and ".join(f"{record.name}, {record.cell.setting.title}," for record in (first, second))
+        raise UsageError(f"{rows} are two rows", "choose the threshold of the row that it is for")
     loaded = [
         _load(replace(row, records=(record,)), place, filter_name)
         for row, record, place in zip((chosen_on, tested_on), (first, second), places, strict=True)
@@ -119,8 +121,10 @@ def find_threshold(
         AtThreshold.of(record.cell.dataset, *parts, threshold)
         for record, parts in zip((first, second), loaded, strict=True)
     ]
-    cell, chosen = second.cell, filter_name or second.protocol.filter
-    return Thresholded(second.name, cell.setting.title, first.cell.seed, cell.seed, chosen, threshold, *figures)
+    # Held-out instances are other rows than those of a filter file, so their default filter may be another.
+    filters = " and ".join(dict.fromkeys(filter_name or record.protocol.filter for record in (first, second)))
+    cell = second.cell
+    return Thresholded(second.name, cell.setting.title, first.cell.seed, cell.seed, filters, threshold, *figures)
 
 
 def choose_threshold(predictions: TopK, pairs: TruePairs) -> float:
@@ -138,7 +142,7 @@ def choose_threshold(predictions: TopK, pairs: TruePairs) -> float:
     # Equal scores are all kept or none.
     last = np.append(scores[order][1:] != scores[order][:-1], True)
     best = int(np.argmax(np.where(last, f1, -1)))
-    lowest = float(scores[order][best])
+    lowest = min(float(scores[order][best]), _LARGEST)
     below = float(scores[order][best + 1]) if best + 1 < len(order) else -math.inf
     # Rounded down, so that the score itself is kept by the number that is printed, and no other one is, also where
     # the number is compared with 32 bits, as arrays of scores do.
