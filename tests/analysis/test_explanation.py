@@ -266,14 +266,24 @@ def test_the_median_is_of_the_labels_of_an_instance(truth):
     assert groups == {f"{median}: 1": [2], f"{median}: 2": [0, 1]}
 
 
-@pytest.mark.parametrize(("seen", "said"), [([1, 1, 1], False), ([0, 0, 0], False), ([1, 0, 1], True)])
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        ([[1, 1, 1]], False),
+        ([[0, 0, 0]], False),
+        ([[1, 0, 1]], True),
+        ([[1, 1, 1], [0, 0, 0]], True),
+        ([[1, 1, 1], [1, 1, 1]], False),
+    ],
+)
 def test_known_pairs_are_an_attribute_where_some_labels_have_some(truth, seen, said):
-    found = attributes.of_labels(truth, [np.array(seen, bool)])
+    found = attributes.of_labels(truth, [np.array(of_run, bool) for of_run in seen])
     assert ("labels with known pairs: some" in found) == said
 
 
 def test_words_in_common():
     assert words("The R-2 package, a naïve Web_server") == {"the", "package", "naïve", "web", "server"}
+    assert words("हिन्दी में पाठ, a İstanbul") == {"हिन्दी", "में", "पाठ", "i\u0307stanbul"}
     labels = [f"the label number{row}" for row in range(200)]
     assert common_words(labels) == {"the", "label"}
     assert common_words(labels[:50]) == frozenset()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -17,8 +18,10 @@ Groups = dict[str, NDArray[np.bool_]]
 
 #: The most groups of one attribute, of about equal size.
 _GROUPS = 10
-#: A word: letters and digits, at least two.
-WORD = re.compile(r"[^\W_]{2,}")
+#: The marks that letters carry, such as vowels of Hindi: for ``re`` they are no part of a word.
+_MARKS = "".join(sign for sign in map(chr, range(0x20000)) if unicodedata.category(sign) in ("Mn", "Mc"))
+#: A word: letters and digits with their marks, at least two characters.
+WORD = re.compile(rf"[^\W_](?:[^\W_]+|[{_MARKS}]+)+")
 #: A word in more than this share of the label texts, such as "the", says nothing about any of them.
 _COMMON = 0.02
 #: Of fewer labels no word is common.
@@ -36,7 +39,7 @@ def of_labels(truth: Truth, seen: Sequence[NDArray[np.bool_]]) -> Groups:
     found = _bin("true labels", number[scored])
     found |= _bin("training pairs of its labels, median", _medians(truth.frequency[labels], number[scored]))
     share = np.mean([of_run[labels] for of_run in seen], axis=0) if seen else np.zeros(len(labels))
-    if share.any() and not share.all():
+    if share.any() and not (share == 1).all():
         known = np.bincount(rows, share, truth.pairs.instances)[scored] / number[scored]
         found |= _all_some_none("labels with known pairs", known)
     return found
