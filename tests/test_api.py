@@ -433,6 +433,29 @@ def test_a_curve_has_its_points_and_says_what_is_missing(tiny, options, tmp_path
     assert (nothing.curve("P@1"), nothing.draw(["P@1"], tmp_path / "none"), len(nothing)) == (None, [], 0)
 
 
+def test_a_curve_of_finished_cells_needs_nothing(tiny, plugin):
+    needy = plugin(
+        """
+        from xmcbench import Method
+        from xmcbench.errors import Unavailable
+
+        class Needy(Method):
+            def require(self):
+                raise Unavailable("there are no weights here", "download them")
+
+            def fit(self, raw_X, raw_Y, pairs=None):
+                pass
+
+            def predict(self, raw_X, k=100):
+                pass
+        """
+    )
+    drawn = xmcbench.curve(
+        tiny, ["tfidf", "needy"], ratio=[0, 1], execute_missing=False, options=Options(plugins=(needy,))
+    )
+    assert (len(drawn), drawn.skipped) == (0, ())
+
+
 def test_a_curve_of_nothing(tiny, options):
     for methods, message in (
         ("all", "a curve needs the names of its methods"),

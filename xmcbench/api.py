@@ -99,7 +99,7 @@ def curve(
     arguments = {"dataset": dataset, "methods": methods, "preset": preset, "set": set, "seed": seed}
     at = [Setting.at(share, by) for share in shares]
     grids, options = make_grids([arguments], _check_options(options, runs), at)
-    planned = plan_curve(grids, options, options.registry(), filter, by, shares)
+    planned = plan_curve(grids, options, options.registry(), filter, by, shares, execute_missing)
     return planned.execute() if execute_missing else planned.load_finished()
 
 
