@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench.data.text_files import lines, open_source
+from xmcbench.data.text_files import atomic_gzip, lines, open_source
 from xmcbench.errors import DataError
-from xmcbench.storage.atomic import atomic_file
 from xmcbench.topk import TopK
 
 if TYPE_CHECKING:
@@ -40,10 +39,11 @@ def identifiers(texts: Texts) -> list[str]:
 
 
 def write_run(path: Path, predictions: TopK, queries: Sequence[str], documents: Sequence[str], tag: str) -> None:
-    """Write predictions [N, k] as a run. tag: names the run, in one word. Raises StorageError."""
+    """Write predictions [N, k] as a run, gzipped where the name ends in .gz. tag: names the run, in one word. Raises
+    StorageError."""
     name = "-".join(tag.split()) or "xmcbench"
     scores = separate(predictions.scores)
-    with atomic_file(path) as stream:
+    with atomic_gzip(path) as stream:
         for row, (labels, values) in enumerate(zip(predictions.indices.tolist(), scores, strict=True)):
             lines = [
                 f"{queries[row]} Q0 {documents[label]} {place} {value:.9g} {name}\n"
@@ -54,8 +54,9 @@ def write_run(path: Path, predictions: TopK, queries: Sequence[str], documents: 
 
 
 def write_qrels(path: Path, pairs: csr_matrix, queries: Sequence[str], documents: Sequence[str]) -> None:
-    """Write true pairs [N, L] as qrels, each with relevance 1. Raises StorageError."""
-    with atomic_file(path) as stream:
+    """Write true pairs [N, L] as qrels, each with relevance 1, gzipped where the name ends in .gz. Raises
+    StorageError."""
+    with atomic_gzip(path) as stream:
         for row, (start, end) in enumerate(zip(pairs.indptr[:-1], pairs.indptr[1:], strict=True)):
             lines = [f"{queries[row]} 0 {documents[label]} 1\n" for label in pairs.indices[start:end].tolist()]
             stream.write("".join(lines).encode())

@@ -66,6 +66,25 @@ def test_a_run_and_qrels_score_as_the_record_does(inside, runs, tiny, tmp_path):
 
 
 @pytest.mark.usefixtures("runs")
+def test_a_name_that_ends_in_gz_is_of_a_gzip_file(inside, tiny, tmp_path):
+    for verb in (("run", "tfidf"), ("qrels",)):
+        for name in (verb[0], f"{verb[0]}.gz"):
+            inside("export", *verb, "--dataset", tiny, "--out", name, code=0)
+        assert gzip.decompress((tmp_path / f"{verb[0]}.gz").read_bytes()) == (tmp_path / verb[0]).read_bytes()
+    inside("score", "--format", "trec", "--qrels", "qrels.gz", "--predictions", "run.gz", code=0)
+
+
+def test_a_judgment_that_was_cut_inside_a_character_is_left_out(inside, tmp_path):
+    """By a process that was killed; the line may hold other ends of a line, too."""
+    folder = tmp_path / "runs" / "artifacts" / "unfinished" / "judgments-1"
+    folder.mkdir(parents=True)
+    whole = '{"label": "ü\u2028"}'
+    (folder / "judgments.jsonl").write_bytes(f"{whole}\n{whole}".encode()[: -len('\u2028"}'.encode()) - 1])
+    assert inside("export", "judgments", "--out", "kept.jsonl", code=0).stdout == "1 judgment in kept.jsonl\n"
+    assert (tmp_path / "kept.jsonl").read_bytes() == f"{whole}\n".encode()
+
+
+@pytest.mark.usefixtures("runs")
 def test_predictions_are_not_exported_for_another_version_of_the_dataset(inside, tiny):
     path = tiny / "tst.json.gz"
     changed = gzip.decompress(path.read_bytes()).replace(b"apple story", b"apple tale")
