@@ -168,7 +168,7 @@ def collect_judgments(runs: Path) -> list[str]:
     for store in list_stores(runs):
         for folder in (*sorted(store.glob(f"{kept}/*/")), *sorted((store / UNFINISHED).glob(f"{kept}-*/"))):
             if (file := folder / f"{kept}.jsonl").is_file():
-                with file.open(encoding="utf-8") as lines:
-                    # The last line can be half written.
-                    found.update((line.rstrip("\n"), None) for line in lines if line.endswith("\n"))
+                with file.open("rb") as lines:
+                    # The last line can be half written, also in the middle of a character.
+                    found.update((line.decode().rstrip("\n"), None) for line in lines if line.endswith(b"\n"))
     return sorted(found)
