@@ -171,6 +171,18 @@ def test_a_missing_package_is_named_with_its_command(plugin):
             ask()
 
 
+def test_a_package_that_is_installed_meanwhile_is_found(plugin, tmp_path, monkeypatch):
+    """A notebook is one process."""
+    source = GOOD.format(name="Late") + "        packages = {'installed_meanwhile': 'late'}\n"
+    path = plugin(source)
+    with pytest.raises(Unavailable, match="pip install late"):
+        Registry([path])["late"].usable()
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "installed_meanwhile.py").touch()
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    assert Registry([path])["late"].usable().missing == {}
+
+
 def test_a_class_that_is_not_finished_is_not_a_method(plugin):
     source = "    from abc import ABC, abstractmethod\n" + GOOD.format(name="Base").replace("(Method)", "(Method, ABC)")
     source += "        @abstractmethod\n        def score(self): ...\n"

@@ -19,6 +19,7 @@ from xmcbench.plugins.registry import Registry
 from xmcbench.processes.supervisor import Ending
 from xmcbench.records import Store
 from xmcbench.runner import audit, execution, recording, scorer, worker
+from xmcbench.runner.executors.base import Machine
 from xmcbench.runner.executors.local import Local
 from xmcbench.runner.job import Job, Outcome
 from xmcbench.runner.plan import plan
@@ -248,6 +249,13 @@ def test_packages_of_a_record_stand_there_once_by_the_name_they_are_installed_by
     assert len(set(spelled)) == len(spelled)
     assert {"annotated-types", "faiss-cpu", "huggingface-hub", "scikit-learn"} <= {*spelled}
     assert not {"faiss", "sklearn"} & {*spelled}
+
+
+def test_the_version_of_a_package_is_that_which_its_process_had(run_here, methods, monkeypatch):
+    """This process may have read it before the package was replaced."""
+    monkeypatch.setitem(Machine.this().packages, "numpy", "0.1")
+    (record,) = run_here(methods, methods=["chance"])
+    assert record.environment.packages["numpy"] == np.__version__
 
 
 def test_processes_that_a_plugin_starts_can_call_its_functions(run_here, plugin, tmp_path):

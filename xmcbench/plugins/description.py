@@ -120,9 +120,15 @@ def _bad_variants(method: type[Method], known: Mapping[str, Parameter]) -> Itera
                 yield f"{kind} {name!r}: {error}"
 
 
-@cache  # every row of a plan asks
 def _is_installed(package: str) -> bool:
     try:
-        return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:  # the parent of a dotted name
+        _find(package)
+    except ModuleNotFoundError:
         return False
+    return True
+
+
+@cache  # every row of a plan asks; an error is not remembered, and a notebook may install what is missing
+def _find(package: str) -> None:
+    if importlib.util.find_spec(package) is None:  # it raises the error itself for the parent of a dotted name
+        raise ModuleNotFoundError(package)

@@ -64,8 +64,9 @@ def record_of(
     from packaging.utils import canonicalize_name
 
     dataset, row = planned.dataset, planned.row
-    known = set(map(canonicalize_name, machine.packages))  # a package that the method used may be spelled otherwise
-    more = {name: version for name, version in outcome.packages.items() if canonicalize_name(name) not in known}
+    # What the process read counts: this one may have read a version before it was replaced. Spelling may differ.
+    used = {canonicalize_name(name): (name, version) for name, version in outcome.packages.items()}
+    known = {name: used.pop(canonicalize_name(name), ("", version))[1] for name, version in machine.packages.items()}
     result: dict[str, Any] = {"log": log}
     if scored:
         result = {"metrics": scored.metrics, "predictions": scored.predictions, "ranks": scored.ranks}
@@ -88,7 +89,7 @@ def record_of(
         counts=dataset.counts(),
         protocol=scored.protocol if scored else protocol_of(dataset.card.filter, dataset.propensity),
         environment=Environment(
-            packages={**machine.packages, **more},
+            packages={**known, **dict(used.values())},
             hardware=machine.hardware,
             xmcbench=machine.xmcbench,
             compute=compute,
