@@ -3,7 +3,8 @@
     POST /   {"documents": ["a text", ...], "k": 5}, or as text/plain a document in each line and k in the query
 
 answers {"model": ..., "documents": [[{"uid": ..., "label": ..., "score": ...}, ...], ...]}. Errors are {"error": ...}
-with the status 400 for a request that cannot be read, 413 for one that is too large, and 500 where the method fails.
+with the status 400 for a request that cannot be read, 404 for another path, 413 for a request that is too large, and
+500 where the method fails; and the page of the web server with 501 for methods of HTTP other than POST and GET.
 There is no authentication, so a server listens on this machine only, unless it is told otherwise.
 """
 
@@ -118,8 +119,12 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(HTTPStatus.BAD_REQUEST, f"the request ended after {len(body):,} of {int(length):,} bytes")
         try:
             # Without the header, the type would be that of text.
-            if "Content-Type" in self.headers and self.headers.get_content_type() == "text/plain":
-                k = parse_qs(query).get("k", [None])[-1]
+            is_text = "Content-Type" in self.headers and self.headers.get_content_type() == "text/plain"
+            asked = parse_qs(query, keep_blank_values=True)
+            if unknown := sorted(asked.keys() - ({"k"} if is_text else set())):
+                raise ValueError(f"the address has {unknown[0]}, which is not read there")
+            if is_text:
+                k = asked.get("k", [None])[-1]
                 # As lines of a file: other signs at which str.splitlines splits are part of a text.
                 lines = [line.removesuffix("\n") for line in StringIO(body.decode("utf-8-sig"), newline=None)]
                 return msgspec.convert({"documents": lines, "k": k}, _Request, strict=False)
