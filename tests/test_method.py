@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xmcbench import Method, Texts, TopK
+from xmcbench import Method, MethodError, Texts, TopK
 
 TEXTS = Texts.from_lists(["a", "b", "c"])
 
@@ -41,6 +41,16 @@ def rows(method):
 
 def test_batches_follow_from_predict():
     assert rows(Whole) == ([1, 1, 1], [3])
+
+
+@pytest.mark.parametrize(("part", "said"), [(2, "2 rows, not 3"), (4, "4 rows or more, not 3")])
+def test_batches_of_other_rows_are_refused(part, said):
+    class Wrong(Method):
+        def predict_batches(self, raw_X, k=100):
+            yield rank_first(1, part)
+
+    with pytest.raises(MethodError, match=said):
+        Wrong().predict(TEXTS, 2)
 
 
 def test_predict_follows_from_batches():

@@ -238,7 +238,8 @@ def _join_batches(cls: type[Method]) -> Callable[..., TopK]:
         """Rank the labels for M new texts, by ``predict_batches``."""
         from xmcbench.topk import TopK
 
-        return TopK.joined(cls.predict_batches(self, raw_X, k), k, len(raw_X))
+        parts = TopK.check_rows(cls.predict_batches(self, raw_X, k), len(raw_X))
+        return TopK.joined(parts, k, len(raw_X))
 
     return predict
 
