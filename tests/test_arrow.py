@@ -22,6 +22,14 @@ def test_values_come_back_and_so_does_a_part_of_them(values, start, step):
     np.testing.assert_array_equal(back, values[::step][start:])
 
 
+def test_truth_values_are_refused():
+    """They are bits in Arrow and bytes in numpy."""
+    with pytest.raises(ValueError, match="bool"):
+        arrow.from_numpy(np.array([True, False, True]))
+    with pytest.raises(ValueError, match="bool"):
+        arrow.to_numpy(pa.array([True, False, True]))
+
+
 def test_nulls_have_no_place_in_numpy():
     with pytest.raises(ValueError, match="nulls"):
         arrow.to_numpy(pa.array([1, None]))
