@@ -277,7 +277,7 @@ def test_names_in_one_text_are_several_methods(tiny):
 
 def test_all_grids_have_what_an_iterator_gives(tiny):
     common = {"dataset": iter([tiny]), "seed": (seed for seed in np.arange(2)), "setting": iter(["ez"])}
-    results = xmcbench.run(**common, grids=[{"methods": ["xr-linear"]}, {"methods": "glove"}])
+    results = xmcbench.run(**common, grids=({"methods": name} for name in (["xr-linear"], "glove")))
     assert [(record.cell.method, record.cell.seed, record.cell.dataset) for record in results] == [
         (method, seed, "tiny") for method in ("xr-linear", "glove") for seed in (0, 1)
     ]
@@ -349,6 +349,7 @@ def test_a_request_that_makes_no_sense(tiny, words, message, tmp_path):
 
 
 def test_arguments_may_be_of_numpy_and_paths_may_be_texts(tiny, tmp_path):
+    assert Options(plugins="my.py") == Options(plugins=[Path("my.py")]) == Options(plugins=Path("my.py"))
     options = Options(runs=str(tmp_path / "elsewhere"))
     made = xmcbench.run(tiny, methods="bm25", seed=np.arange(1), options=options)
     assert made.ok

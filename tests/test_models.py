@@ -183,7 +183,7 @@ def test_a_method_of_somebody_else_is_kept_without_more(tiny, tmp_path, plugin, 
         moved = tmp_path / "elsewhere" / "methods.py"
         moved.parent.mkdir(exist_ok=True)
         moved.write_text(file.read_text())
-        found = Model.load(out, [moved]).predict(["anything"], 3)
+        found = Model.load(out, str(moved)).predict(["anything"], 3)
         assert found.scores.tolist() == [[30.0, 30.0, 30.0]]
     with pytest.raises(MethodError, match=r"Closed does not keep .* its attribute rank is of type builtins.function"):
         library.fit(tiny, "closed", tmp_path / "closed", options=with_file)

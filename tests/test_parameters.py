@@ -8,7 +8,7 @@ from annotated_types import Ge, Gt, Interval, Le, Lt, MultipleOf, Unit
 
 from xmcbench import Doc, Method, UsageError
 from xmcbench.errors import PluginError, UnknownName
-from xmcbench.parameters import find_undeclared, identity, list_parameters, resolve
+from xmcbench.parameters import Limit, Parameter, find_undeclared, identity, list_parameters, resolve
 from xmcbench.plugins.loading import from_file, from_point, point
 from xmcbench.plugins.registry import Registry
 
@@ -167,6 +167,13 @@ def test_a_range_holds_for_values_text_and_instances(name, inside, outside, word
             resolve(list_parameters(Ranged), "ranged", {name: given})
     with pytest.raises(UsageError, match=f"Ranged{message}"):
         Ranged(**{name: outside})
+
+
+def test_a_limit_has_all_of_its_digits():
+    assert [Limit("<=", bound).check(1e300).split()[-1] for bound in (2**32 - 1, 0.12345678, 0.0)] == [
+        "4294967295", "0.12345678", "0",
+    ]  # fmt: skip
+    assert Parameter("x", "int", 0, limits=(Limit(">=", 1_000_001),)).range == ">= 1000001"
 
 
 def test_none_is_in_every_range_that_takes_it():

@@ -28,12 +28,13 @@ NAMES = ("dataset", "setting", "ratio", "by", "methods", "preset", "set", "seed"
 
 def merge_arguments(common: Mapping[str, Any], grids: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the arguments of all grids: own and common ones; ``set`` is merged by parameter. Raises UsageError."""
-    if isinstance(grids, Mapping) or not all(isinstance(own, Mapping) for own in grids):
+    own_of = [*grids]  # an iterator gives them once
+    if isinstance(grids, Mapping) or not all(isinstance(own, Mapping) for own in own_of):
         raise UsageError(f"grids={reprlib.repr(grids)} is not a list of arguments", 'grids=[{"setting": "ez"}]')
     merged = []
     # All grids have the common values, and an iterator would give them to the first alone.
     common = {name: tuple(value) if isinstance(value, Iterator) else value for name, value in common.items()}
-    for own in grids or [{}]:
+    for own in own_of or [{}]:
         if unknown := sorted(own.keys() - {*NAMES}):
             raise UnknownName("argument of a grid", unknown[0], NAMES)
         outer, inner = (_check_set(arguments.get("set")) for arguments in (common, own))

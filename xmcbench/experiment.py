@@ -52,9 +52,13 @@ class Options:
     on: str = HERE
 
     def __post_init__(self) -> None:
-        """Take texts as paths. Raise UsageError for invalid values, and for a place that ``--on`` does not know."""
+        """Take texts as paths, and one plug-in for several.
+
+        Raise UsageError for invalid values, and for a place that ``--on`` does not know.
+        """
         object.__setattr__(self, "runs", Path(self.runs))
-        object.__setattr__(self, "plugins", tuple(map(Path, self.plugins)))
+        plugins = [self.plugins] if isinstance(self.plugins, str | Path) else self.plugins
+        object.__setattr__(self, "plugins", tuple(map(Path, plugins)))
         if self.jobs not in (None, "auto") and (type(self.jobs) is not int or self.jobs < 1):
             raise UsageError(f"jobs={self.jobs!r} is not a number of cells", 'jobs=2, or jobs="auto"')
         if type(self.cells_per_gpu) is not int or self.cells_per_gpu < 1:

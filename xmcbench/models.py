@@ -89,14 +89,17 @@ class Model:
         return f"<Model {self.facts.name}: {self.facts.dataset}, {self.facts.setting}, {self.facts.labels:,} labels>"
 
     @classmethod
-    def load(cls, folder: str | Path, plugins: Sequence[str | Path] = (), compute: Compute | None = None) -> Model:
+    def load(
+        cls, folder: str | Path, plugins: str | Path | Sequence[str | Path] = (), compute: Compute | None = None
+    ) -> Model:
         """Open the folder that ``fit`` wrote.
 
-        plugins: files of a method that is not installed. Raises UsageError, DataError, PluginError and Unavailable.
+        plugins: files of a method that is not installed, or one. Raises UsageError, DataError, PluginError and
+        Unavailable.
         """
         folder = Path(folder)
         facts = _read_facts(folder)
-        for plugin in plugins:
+        for plugin in [plugins] if isinstance(plugins, str | Path) else plugins:
             import_file(Path(plugin))
         try:
             kind = load(facts.method)

@@ -60,7 +60,12 @@ class Limit(Struct, frozen=True):
     def check(self, value: Any) -> str:
         """Return the rule that a value breaks, in words; empty if it keeps it."""
         words, holds = _SIGNS[self.sign]
-        return "" if holds(value, self.bound) else f"it must be {words} {self.bound:g}"
+        return "" if holds(value, self.bound) else f"it must be {words} {self.number}"
+
+    @property
+    def number(self) -> str:
+        """The bound with all of its digits."""
+        return str(self.bound) if isinstance(self.bound, int) else f"{self.bound:.15g}"
 
 
 class Doc(Struct, frozen=True):
@@ -96,7 +101,7 @@ class Parameter(Struct, frozen=True):
     @property
     def range(self) -> str:
         """The range, such as ">= 0, < 1"; empty if there is none."""
-        return ", ".join(f"{limit.sign} {limit.bound:g}" for limit in self.limits)
+        return ", ".join(f"{limit.sign} {limit.number}" for limit in self.limits)
 
     def check(self, value: object, owner: str) -> Scalar:
         """Convert a value to the parameter's type. Raises UsageError for another type or a value out of range."""
