@@ -87,6 +87,10 @@ def test_no_word_is_cut():
         assert [line for line in lines if line.startswith(("\u0301", "ttps", "xample"))] == []
 
 
+def test_a_cell_is_one_line():
+    assert format_table([["a\nb", "1"]], ["text", "n"]) == format_table([["a b", "1"]], ["text", "n"])
+
+
 def test_markdown():
     lines = [["a", "1.00", ""], ["\u6a5f\u68b0", "10.00", "<u>2</u>"]]
     assert in_markdown(lines, ["Method", "P@1", "x"]).splitlines() == [

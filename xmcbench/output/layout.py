@@ -63,7 +63,7 @@ def format_table(
     In a table that is too wide, texts and heads are wrapped between words, those of the widest column first. What still
     does not fit is cut into tables below each other that all have the first column. A column alone is never cut.
     """
-    texts = zip(heads, *([str(cell).strip() for cell in line] for line in lines), strict=True)
+    texts = zip(heads, *([" ".join(str(cell).strip().splitlines()) for cell in line] for line in lines), strict=True)
     columns = [_Column(column, side == "right") for column, side in zip_longest(texts, aligned)]
     limit = width if width is not None else terminal_width()
     if limit is None:
