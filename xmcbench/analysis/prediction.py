@@ -112,13 +112,13 @@ def show_instance(
     name = filter_name or record.protocol.filter
     rank_of = _true_ranks(record, chosen.store, row, name) if record.ok else {}
     predictions = rankings.load_stored(record, chosen.store)
-    found, notes = {}, _notes(record, staleness)
+    found: dict[int, float] = {}
+    notes = _notes(record, staleness)
     if predictions is None:
         path = chosen.store.predictions_path(record.cell)
         notes.append(f"only true labels are shown, by their stored ranks: the predictions {path} are not here")
     else:
-        labels, scores = rankings.rank_labels(predictions, data, row, name, k)
-        found = dict(zip(labels.tolist(), scores.tolist(), strict=True))
+        found = rankings.rank_labels(predictions, data, row, name, k)
     missed = [(rank or None, label, None, True) for label, rank in rank_of.items() if label not in found]
     lines = [
         *(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from xmcbench.metrics.ranks import remove_filtered
 from xmcbench.records import Record, Store
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.topk import TopK
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 #: How many labels the first ones of a ranking are.
 FIRST = 5
@@ -37,20 +41,16 @@ def first_labels(record: Record, store: Store, dataset: Dataset, row: int, filte
     predictions = load_stored(record, store)
     if predictions is None:
         return None
-    labels, _ = rank_labels(predictions, dataset, row, filter_name, FIRST)
-    return tuple(dataset.labels.titles[label] for label in labels.tolist())
+    return tuple(dataset.labels.titles[label] for label in rank_labels(predictions, dataset, row, filter_name, FIRST))
 
 
-def rank_labels(
-    predictions: TopK, dataset: Dataset, row: int, filter_name: str, k: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first k labels of a test row under a filter, and their scores: int32 and float32, at most k each."""
+def rank_labels(predictions: TopK, dataset: Dataset, row: int, filter_name: str, k: int) -> dict[int, float]:
+    """Return the first labels of a test row under a filter, at most k, best first: label -> score."""
     removed = dataset.filter(filter_name)  # type: ignore[arg-type] # it says what there is
-    labels = predictions.indices[row]
-    kept = remove_filtered(labels[None], None if removed is None else removed[row])[0]
-    kept = kept[kept >= 0][:k]
-    score = dict(zip(labels.tolist(), predictions.scores[row].tolist(), strict=True))
-    return kept, np.array([score[label] for label in kept.tolist()], np.float32)
+    one = TopK(predictions.indices[[row]], predictions.scores[[row]])
+    kept = remove_pairs(one, None if removed is None else removed[row])
+    ranked = zip(kept.indices[0, :k].tolist(), kept.scores[0, :k].tolist(), strict=True)
+    return {label: score for label, score in ranked if label >= 0}
 
 
 def load_filtered(record: Record, store: Store, dataset: Dataset, filter_name: str) -> TopK:
@@ -65,13 +65,20 @@ def load_filtered(record: Record, store: Store, dataset: Dataset, filter_name: s
         raise UsageError(f"the predictions {path} are not on this machine", "run the cell again with --force")
     if dataset.digest != record.cell.dataset_sha256:
         raise UsageError(f"{dataset.name} on this machine is another version than that of the record")
-    removed = dataset.filter(filter_name)  # type: ignore[arg-type] # it says what there is
-    kept = remove_filtered(predictions.indices, removed)
-    scores = np.full(kept.shape, -np.inf, np.float32)
-    for row, (labels, before, values) in enumerate(zip(kept, predictions.indices, predictions.scores, strict=True)):
+    return remove_pairs(predictions, dataset.filter(filter_name))  # type: ignore[arg-type] # it says what there is
+
+
+def remove_pairs(predictions: TopK, removed: csr_matrix | None) -> TopK:
+    """Remove the pairs of a filter [N, L] from predictions, if any, and cut them at the depth that is scored."""
+    labels, before = remove_filtered(predictions.indices, removed), predictions.indices
+    width = min(labels.shape[1], predictions.k)
+    scores = np.full(labels.shape, -np.inf, np.float32)
+    scores[:, :width] = predictions.scores[:, :width]
+    for row in np.flatnonzero((labels[:, :width] != before[:, :width]).any(axis=1)):
         # A filter takes predictions out and leaves the order alone.
-        scores[row, : int((labels >= 0).sum())] = values[np.isin(before, labels[labels >= 0])]
-    return TopK(kept, scores)
+        left = predictions.scores[row, np.isin(before[row], labels[row][labels[row] >= 0])]
+        scores[row] = np.append(left, np.full(labels.shape[1] - len(left), -np.inf))
+    return TopK(labels, scores)
 
 
 @lru_cache(maxsize=2)
