@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xmcbench import metrics, models, suggestions
+from xmcbench import models, suggestions
 from xmcbench.analysis import explain as analysis
 from xmcbench.arguments import make_grids, merge_arguments, several
 from xmcbench.comparison import compare
@@ -21,13 +21,15 @@ from xmcbench.data import Dataset, load_dataset
 from xmcbench.errors import MethodError, UsageError
 from xmcbench.experiment import Options, only_ablation, plan_ablation, plan_curve, plan_run
 from xmcbench.method import Method
-from xmcbench.metrics import Scores, inverse_propensity
+from xmcbench.metrics import Evaluation, Scores, TruePairs, inverse_propensity, true_ranks
 from xmcbench.metrics.labels import MIN_INSTANCES
 from xmcbench.runner.figures import check_scored
 from xmcbench.setting import Setting, settings
 from xmcbench.topk import TopK
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from xmcbench.analysis.explanation import Explanation
     from xmcbench.models import Model
     from xmcbench.results import Ablated, Coverage, Results
@@ -218,14 +220,24 @@ def evaluate(
     answer = TopK.load(Path(predictions)) if isinstance(predictions, str | Path) else predictions
     if not all(isinstance(array, np.ndarray) and array.ndim == 2 for array in (answer.indices, answer.scores)):
         raise MethodError("indices and scores of predictions must be arrays of shape [n, k]", "see `xmcbench.TopK`")
-    answer.check(len(data.test), answer.k, len(data.labels))
-    removed = data.filter(data.choose_filter(filter))
-    weights = None
-    if len(data.train) >= MIN_INSTANCES:  # else PSP is left out
-        weights = inverse_propensity(data.train_pairs(), *data.propensity)
-    scores = metrics.evaluate(answer, data.test_pairs(), removed=removed, inverse_propensity=weights)
+    pairs, ranks, weights = rank_pairs(answer, data, filter)
+    scores = Evaluation(pairs, weights)(ranks)
     check_scored(scores)
     return scores
+
+
+def rank_pairs(
+    predictions: TopK, data: Dataset, filter_name: str | None
+) -> tuple[TruePairs, NDArray[np.uint8], NDArray[np.float64] | None]:
+    """Return the true pairs of the test set, their ranks, and the inverse propensities of labels, if PSP has any.
+
+    Raises MethodError where the predictions are not a valid answer, DataError and UsageError as ``evaluate`` does.
+    """
+    predictions.check(len(data.test), predictions.k, len(data.labels))
+    pairs = TruePairs.of(data.test_pairs())
+    ranks = true_ranks(predictions.indices, pairs, data.filter(data.choose_filter(filter_name)))
+    is_weighted = len(data.train) >= MIN_INSTANCES
+    return pairs, ranks, inverse_propensity(data.train_pairs(), *data.propensity) if is_weighted else None
 
 
 def _check_options(options: Options | None, runs: str | Path | None) -> Options:

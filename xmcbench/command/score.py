@@ -25,10 +25,12 @@ from xmcbench.output.layout import format_table
 
 if TYPE_CHECKING:
     import numpy as np
-    from scipy.sparse import csr_matrix
+    from numpy.typing import NDArray
 
-    from xmcbench.metrics import Scores
-    from xmcbench.topk import TopK
+    from xmcbench.metrics import TruePairs
+
+    #: What the result is about; the true pairs, their ranks, and the inverse propensities of labels, if there are any.
+    _Ranked = tuple[dict[str, object], TruePairs, NDArray[np.uint8], NDArray[np.float64] | None]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -47,18 +49,20 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the file, score it, print every metric with its interval."""
-    from xmcbench.metrics import additional, protocol
+    from xmcbench.metrics import Evaluation, additional, protocol
     from xmcbench.runner.figures import figures_of
 
     names = arguments.metrics or []
     additional.check_names(names)
-    scores, head, others = _of_qrels(arguments, names) if arguments.qrels else _of_dataset(arguments, names)
+    head, pairs, ranks, weights = _of_qrels(arguments) if arguments.qrels else _of_dataset(arguments)
+    scores = Evaluation(pairs, weights)(ranks)
     result = msgspec.to_builtins(figures_of(scores))
+    others = additional.compute(names, ranks, pairs, weights)
     if unknown := [name for name in names if others[name] is None]:
         hint = "leave them out" if len(unknown) < len(names) else "score a dataset with training pairs"
         raise UsageError(f"{', '.join(unknown)}: propensities need training pairs, which are not here", hint)
     if names:
-        result["values"] = dict(others)
+        result["values"] = others
         result["intervals"] = {name: result["intervals"][name] for name in names if name in result["intervals"]}
     if arguments.json:
         print(json.dumps({**head, "protocol": protocol.VERSION, **result}, indent=1, sort_keys=True))
@@ -73,14 +77,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _of_dataset(
-    arguments: argparse.Namespace, chosen: list[str]
-) -> tuple[Scores, dict[str, object], dict[str, float | None]]:
+def _of_dataset(arguments: argparse.Namespace) -> _Ranked:
     from xmcbench import trec
-    from xmcbench.api import evaluate
+    from xmcbench.api import rank_pairs
     from xmcbench.data import load_dataset
-    from xmcbench.metrics import inverse_propensity, protocol
-    from xmcbench.metrics.labels import MIN_INSTANCES
+    from xmcbench.metrics import protocol
     from xmcbench.topk import TopK
 
     place = request.place(arguments)
@@ -95,23 +96,18 @@ def _of_dataset(
     else:
         predictions = TopK.load(arguments.predictions)
     filter_name = dataset.choose_filter(arguments.filter)
-    scores = evaluate(predictions, dataset, filter=filter_name)
+    ranked = rank_pairs(predictions, dataset, filter_name)
     if predictions.k < min(protocol.DEPTH, len(dataset.labels)):
         print(
             f"xmcbench: note: the predictions have {predictions.k} ranks; metrics with a larger k use only these",
             file=sys.stderr,
         )
-    weights = None
-    if len(dataset.train) >= MIN_INSTANCES:
-        weights = inverse_propensity(dataset.train_pairs(), *dataset.propensity)
-    others = _compute(chosen, predictions, dataset.test_pairs(), dataset.filter(filter_name), weights)
-    return scores, {"dataset": dataset.name, "filter": filter_name, "depth": predictions.k}, others
+    return {"dataset": dataset.name, "filter": filter_name, "depth": predictions.k}, *ranked
 
 
-def _of_qrels(
-    arguments: argparse.Namespace, chosen: list[str]
-) -> tuple[Scores, dict[str, object], dict[str, float | None]]:
-    from xmcbench import metrics, trec
+def _of_qrels(arguments: argparse.Namespace) -> _Ranked:
+    from xmcbench import trec
+    from xmcbench.metrics import TruePairs, true_ranks
 
     if arguments.format != "trec" or request.place(arguments):
         raise UsageError("--qrels needs --format trec and cannot be combined with --dataset")
@@ -126,24 +122,9 @@ def _of_qrels(
         raise UsageError(
             f"no query of {arguments.qrels} has predictions in {arguments.predictions}", "do both name queries alike?"
         )
-    scores = metrics.evaluate(predictions, truth)
-    head = {"dataset": arguments.qrels.name, "filter": "none", "depth": predictions.k}
-    return scores, head, _compute(chosen, predictions, truth)
-
-
-def _compute(
-    names: list[str],
-    predictions: TopK,
-    truth: csr_matrix,
-    removed: csr_matrix | None = None,
-    weights: np.ndarray | None = None,
-) -> dict[str, float | None]:
-    from xmcbench.metrics import TruePairs, additional, true_ranks
-
-    if not names:
-        return {}
     pairs = TruePairs.of(truth)
-    return additional.compute(names, true_ranks(predictions.indices, pairs, removed), pairs, weights)
+    head = {"dataset": arguments.qrels.name, "filter": "none", "depth": predictions.k}
+    return head, pairs, true_ranks(predictions.indices, pairs), None
 
 
 def _check_file(path: Path) -> None:
