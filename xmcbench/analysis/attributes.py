@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,8 @@ Groups = dict[str, NDArray[np.bool_]]
 
 #: The most groups of one attribute, of about equal size.
 _GROUPS = 10
-#: The marks that letters carry, such as vowels of Hindi: for ``re`` they are no part of a word.
-_MARKS = "".join(sign for sign in map(chr, range(0x20000)) if unicodedata.category(sign) in ("Mn", "Mc"))
-#: A word: letters and digits with their marks, at least two characters.
-WORD = re.compile(rf"[^\W_](?:[^\W_]+|[{_MARKS}]+)+")
+#: A word of a text in ASCII: letters and digits, at least two.
+_ASCII_WORD = re.compile(r"[^\W_]{2,}")
 #: A word in more than this share of the label texts, such as "the", says nothing about any of them.
 _COMMON = 0.02
 #: Of fewer labels no word is common.
@@ -71,7 +70,20 @@ def of_texts(truth: Truth, instances: Texts, labels: Texts, common: frozenset[st
 
 def words(text: str) -> frozenset[str]:
     """Return the words of a text, in lower case."""
-    return frozenset(WORD.findall(text.casefold()))
+    lowered = text.casefold()
+    return frozenset(word_pattern(lowered).findall(lowered))
+
+
+def word_pattern(text: str) -> re.Pattern[str]:
+    """Return the pattern of the words of a text: letters and digits with their marks, at least two characters."""
+    return _ASCII_WORD if text.isascii() else _marked_word()
+
+
+@cache
+def _marked_word() -> re.Pattern[str]:
+    # For ``re`` the vowel signs of Hindi are no part of a word. This pattern is several times slower than the other.
+    marks = "".join(sign for sign in map(chr, range(0x20000)) if unicodedata.category(sign) in ("Mn", "Mc"))
+    return re.compile(rf"[^\W_](?:[^\W_]+|[{marks}]+)+")
 
 
 def common_words(texts: Iterable[str]) -> frozenset[str]:

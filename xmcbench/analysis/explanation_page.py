@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
-from xmcbench.analysis.attributes import WORD
+from xmcbench.analysis.attributes import word_pattern
 from xmcbench.analysis.explanation import LETTERS, SHOWN_SLICES, Explanation, Moved, TrueLabel, label_facts
 from xmcbench.analysis.rankings import FIRST
 from xmcbench.output import document
@@ -109,7 +109,7 @@ def _with_sign(text: str, is_hit: bool) -> str:
 def _mark_words(text: str, words: Container[str]) -> str:
     """Return a text as HTML in which some words are marked, whatever their case."""
     parts, end = [], 0
-    for word in WORD.finditer(text):
+    for word in word_pattern(text).finditer(text):
         if word[0].casefold() in words:
             parts += [html(text[end : word.start()]), f"<mark>{html(word[0])}</mark>"]
             end = word.end()
