@@ -39,7 +39,8 @@ def fingerprint(*paths: Path) -> str:
                 return digest
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             pass  # no valid note: hash the files
-        digests = [[file.name, sha256_file(file)] for file in paths]
+        sums = {file: sha256_file(file) for file in dict.fromkeys(paths)}  # some may be given twice
+        digests = [[file.name, sums[file]] for file in paths]
         digest = digests[0][1] if len(paths) == 1 else sha256_json(digests)
     except OSError as error:
         raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from None

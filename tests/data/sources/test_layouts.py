@@ -609,6 +609,27 @@ def test_a_saved_folder_with_a_split_without_files(made):
     assert {*dataset.train, *dataset.test} == {"one", "two"}  # the training set is divided, as in a folder without test
 
 
+def test_parts_that_are_swapped_keep_their_labels(made):
+    """As in a cross-validation of two folds: the files have the same names, and labels are numbered over both parts."""
+    import pyarrow as pa
+
+    tables = [
+        pa.table({"text": ["one apple", "a pear"], "labels": [["apple"], ["pear"]]}),
+        pa.table({"text": ["one plum", "two pears"], "labels": [["plum"], ["pear"]]}),
+    ]
+    for fold, (train, test) in enumerate([tables, tables[::-1]]):
+        folder = save_table(made, f"fold{fold}", ["train"], train)
+        save_table(made, f"fold{fold}", ["test"], test)
+        made({"dataset_dict.json": json.dumps({"splits": ["train", "test"]})}, f"fold{fold}")
+        dataset = load_dataset(folder)
+        for texts, pairs, table in (
+            (dataset.train, dataset.train_pairs(), train),
+            (dataset.test, dataset.test_pairs(), test),
+        ):
+            assert [*texts] == table["text"].to_pylist()
+            assert [[dataset.labels[label]] for label in pairs.indices] == table["labels"].to_pylist()
+
+
 def test_of_two_columns_of_one_name_the_last_one_is_read(made):
     import pyarrow as pa
     from pyarrow import parquet

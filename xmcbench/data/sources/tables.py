@@ -183,7 +183,8 @@ class _Tables:
 
     def instance_part(self, name: str) -> Part:
         files = self._parts[name]
-        depends = tuple(dict.fromkeys([*files, *(self._labels or self._all())]))
+        # Not each once: other parts may have files of the same names, and the digest must tell whose come first.
+        depends = (*files, *(self._labels or self._all()))
         notes: list[str] = []
         return Part("instances", files[0], depends, lambda: self._instances(files, notes), notes)
 
