@@ -2,6 +2,7 @@
 
 import json
 import resource
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -301,6 +302,10 @@ def test_a_model_replaces_a_model_and_nothing_else(tiny, tmp_path, options, monk
         library.fit(tiny, "tfidf", tmp_path / "empty", overwrite=True, options=options)
     (tmp_path / "empty" / "notes.txt").unlink()
     library.fit(tiny, "tfidf", tmp_path / "empty", overwrite=True, options=options)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.path.ismount", lambda path: Path(path) == tmp_path / "empty")
+        with pytest.raises(UsageError, match="empty is a mount point"):
+            library.fit(tiny, "tfidf", tmp_path / "empty", overwrite=True, options=options)
     monkeypatch.chdir(tmp_path / "empty")
     with pytest.raises(UsageError, match="is the current folder"):
         library.fit(tiny, "tfidf", ".", overwrite=True, options=options)

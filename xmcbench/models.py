@@ -185,6 +185,8 @@ def check_out(out: Path, overwrite: bool) -> None:
     """Raise UsageError for a folder that a model must not replace."""
     if out.resolve() == Path.cwd():
         raise UsageError(f"{out} is the current folder, which a model would replace", "choose another name")
+    if os.path.ismount(out):
+        raise UsageError(f"{out} is a mount point, which cannot be replaced", "choose a folder below it")
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     try:

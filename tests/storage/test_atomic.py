@@ -2,7 +2,9 @@ import errno
 import gzip
 import os
 import resource
+import shutil
 import zipfile
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -105,6 +107,32 @@ def test_a_folder_is_whole_or_not_there(tmp_path):
     with atomic_folder(tmp_path / "f") as folder:
         (folder / "x").write_text("1")
     assert (tmp_path / "f" / "x").read_text() == "1"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EBUSY, "Device or resource busy"), KeyboardInterrupt()])
+@pytest.mark.parametrize("call", [0, 1, 2])
+def test_a_folder_that_cannot_be_replaced_stays_as_it_was(tmp_path, monkeypatch, call, error):
+    """At a mount point it cannot be moved; and the user may press Ctrl-C at any time."""
+    path = tmp_path / "f"
+    path.mkdir()
+    (path / "x").write_text("old")
+    replace, remove, calls = os.replace, shutil.rmtree, []
+
+    def fail(do):
+        def called(*arguments, **options):
+            calls.append(do)
+            if len(calls) == call + 1:
+                raise error
+            do(*arguments, **options)
+
+        return called
+
+    monkeypatch.setattr(os, "replace", fail(replace))
+    monkeypatch.setattr(shutil, "rmtree", fail(remove))
+    with suppress(StorageError, KeyboardInterrupt, OSError), atomic_folder(path) as folder:
+        (folder / "x").write_text("new")
+    monkeypatch.undo()
+    assert (path / "x").read_text() == ("new" if call == 2 else "old")
 
 
 @pytest.mark.parametrize("below", ["x", "below/x"])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from xmcbench.errors import StorageError, is_full_disk
-from xmcbench.storage.temporary import folder_in, temporary_path
+from xmcbench.storage.temporary import folder_in, remove_folder, temporary_path
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -73,7 +73,10 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, moved to ``path`` if the block succeeds and removed if it fails. Raises StorageError."""
+    """A folder to fill, moved to ``path`` if the block succeeds and removed if it fails. Raises StorageError.
+
+    It replaces a folder that is there, which stays as it is if it cannot be moved.
+    """
     with folder_in(path.parent, path) as temporary:
         try:
             yield temporary
@@ -82,9 +85,18 @@ def atomic_folder(path: Path) -> Iterator[Path]:
                 raise StorageError.from_os_error(error, path) from error
             raise
         with writing(path):
-            if path.exists():
-                shutil.rmtree(path)
-            os.replace(temporary, path)
+            if not path.is_dir():
+                os.replace(temporary, path)
+                return
+            old = temporary_path(path)
+            try:
+                os.replace(path, old)
+                os.replace(temporary, path)
+            except BaseException:
+                with suppress(OSError):  # it was not moved, or the new one is in its place
+                    os.replace(old, path)
+                raise
+            remove_folder(old)
 
 
 def make_folder(path: Path) -> None:
