@@ -1,6 +1,9 @@
+import errno
 import gzip
 import json
+import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from xmcbench.data.opening import derive
 from xmcbench.data.sources.xc_raw import write_instances, write_labels
 from xmcbench.data.xc_matrix import read_matrix
 from xmcbench.errors import DataError, UnknownName, UsageError
+from xmcbench.storage.locks import temporary_name
 
 _TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=8)
 _ROWS = st.lists(
@@ -143,6 +147,34 @@ def test_a_folder_that_is_there_stays_the_same_folder(write_folder, tmp_path):
     after = empty.stat()
     assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
     assert link.is_symlink()
+
+
+def test_a_folder_on_another_disk_than_its_parent(write_folder, tmp_path, monkeypatch):
+    """A mount point, or a link to one; its parent may not be writable either."""
+    dataset, out = load_dataset(write_folder()), tmp_path / "mount"
+    (out / "deep").mkdir(parents=True)
+    replace = os.replace
+
+    def across(source, path):
+        if Path(source).is_relative_to(out) != Path(path).is_relative_to(out):
+            raise OSError(errno.EXDEV, "another disk")
+        replace(source, path)
+
+    monkeypatch.setattr(os, "replace", across)
+    (out / "deep").rmdir()
+    export(dataset, out, "xc")
+    export(dataset, out, "xc", force=True)
+    assert load_dataset(out).digest == dataset.digest
+    assert sorted(path.name for path in out.glob(".*")) == []
+
+
+def test_what_another_process_makes_in_a_folder_is_no_file_of_somebody_else(write_folder, tmp_path):
+    dataset, out = load_dataset(write_folder()), tmp_path / "out"
+    other = out / temporary_name("out")
+    other.mkdir(parents=True)
+    (other / "lbl.json").write_text("half a line")
+    export(dataset, out, "xc")
+    assert load_dataset(out).digest == dataset.digest
 
 
 @pytest.mark.parametrize("name", ["filter_labels_test.txt", "filter_labels_test.txt.gz", "tst_filter_labels.txt"])

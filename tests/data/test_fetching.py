@@ -436,6 +436,18 @@ def test_files_of_others_are_not_replaced(sets, server):
     assert (sets / "tea" / "notes.txt").read_text() == "mine"
 
 
+def test_files_of_others_that_would_be_read_in_place_of_those_fetched_are_told(sets, server, write_folder):
+    """Also with --force: a reader takes a compressed file before a plain one."""
+    old, new = write_folder("old"), write_folder("new", suffix=".json")
+    server.content = tar_of({path.name: path.read_bytes() for path in new.iterdir()})
+    for path in old.iterdir():
+        path.rename(sets / "tea" / path.name)
+    before = {path.name: path.read_bytes() for path in (sets / "tea").iterdir()}
+    with pytest.raises(UsageError, match=r"tea/\w+\.json\.gz would be taken for a part of the new dataset \(move it"):
+        fetch_data("tea", force=True, patience=QUICK)
+    assert {path.name: path.read_bytes() for path in (sets / "tea").iterdir()} == before
+
+
 def test_an_archive_that_cannot_be_used_is_not_kept(sets, server, tmp_path):
     good = server.content
     server.content = tar_of({"x": b"no dataset"})

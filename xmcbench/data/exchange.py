@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,7 +22,7 @@ from xmcbench.errors import DataError, UnknownName, UsageError, XmcbenchError
 from xmcbench.label_texts import LabelTexts
 from xmcbench.storage.atomic import writing
 from xmcbench.storage.canonical import sha256_file
-from xmcbench.storage.temporary import folder_in
+from xmcbench.storage.temporary import becomes, folder_in
 from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
@@ -92,17 +92,23 @@ def convert(reference: str | Path, out: Path, force: bool = False) -> Dataset:
     return dataset
 
 
+def work_folder(out: Path) -> AbstractContextManager[Path]:
+    """A temporary folder on the disk of ``out``: in that folder, or beside it where it is not there yet."""
+    target = out.absolute()
+    return folder_in(target if target.is_dir() else target.parent, target)
+
+
 @contextmanager
 def output_folder(out: Path, force: bool = False, rebuild: bool = False) -> Iterator[Path]:
     """A folder to fill; when the block ends well, its files are put into ``out``, and nothing else there changes.
 
     rebuild: the files of an earlier build may be replaced, which the card in ``out`` lists with their checksums. force:
-    any file of the same name may be replaced. Raises UsageError for a folder that contains anything else, or, unless
-    rebuild, a file that would be read as one of the new dataset; StorageError if it cannot be written.
+    any file of the same name may be replaced. Raises UsageError for a folder that contains anything else, or a file
+    that would be read as one of the new dataset; StorageError if it cannot be written.
     """
     check_free(out, force, rebuild)
     target = out.absolute()
-    with folder_in(target.parent, target) as folder:
+    with work_folder(out) as folder:
         yield folder
         check_free(out, force, rebuild)  # it may have been filled meanwhile
         with writing(out):
@@ -112,8 +118,7 @@ def output_folder(out: Path, force: bool = False, rebuild: bool = False) -> Iter
             # A folder that is there stays the same folder, even an empty one: someone may stand in it or have linked to
             # it. A card goes last, as it describes the other files.
             files = sorted(path for path in folder.rglob("*") if path.is_file())
-            if not rebuild:
-                _check_unmixed(folder, target)
+            _check_unmixed(folder, target)
             for path in sorted(files, key=lambda path: path.name == "card.toml"):
                 place = target / path.relative_to(folder)
                 place.parent.mkdir(parents=True, exist_ok=True)
@@ -139,12 +144,17 @@ def _check_unmixed(folder: Path, target: Path) -> None:
 
 def _link_others(target: Path, folder: Path) -> None:
     """Link what is in ``target`` and not in ``folder`` into that folder."""
-    for path in target.iterdir():
+    for path in _list_lasting(target):
         place = folder / path.name
         if not place.exists():
             place.symlink_to(path)
         elif path.is_dir() and place.is_dir():
             _link_others(path, place)
+
+
+def _list_lasting(folder: Path) -> list[Path]:
+    """List what is in a folder, without the temporary files and folders of this process and others."""
+    return sorted(path for path in folder.iterdir() if becomes(path.name) is None)
 
 
 def check_free(out: Path, force: bool = False, rebuild: bool = False) -> None:
@@ -158,7 +168,7 @@ def check_free(out: Path, force: bool = False, rebuild: bool = False) -> None:
         with suppress(DataError):
             files = read_card(out / "card.toml").files
             own = {"card.toml", *(name for name, sha256 in files.items() if has_checksum(out / name, sha256))}
-    if others := sorted(path for path in out.iterdir() if path.name not in own):
+    if others := [path for path in _list_lasting(out) if path.name not in own]:
         hint = "choose a new or empty folder; --force writes beside other files and replaces those of the same name"
         raise UsageError(f"{out} already exists and contains {others[0].name}", hint)
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from xmcbench.data.archives import Patience, download, unpack
 from xmcbench.data.card import Card
 from xmcbench.data.catalog import find, writable_root
-from xmcbench.data.exchange import check_free, has_checksum, output_folder
+from xmcbench.data.exchange import check_free, has_checksum, output_folder, work_folder
 from xmcbench.data.sources.finding import find_layout
 from xmcbench.data.sources.source import Place
 from xmcbench.errors import DataError, UsageError
@@ -29,7 +29,6 @@ from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.locations import cache_root
 from xmcbench.storage.locks import exclusive
 from xmcbench.storage.reading import read_bytes
-from xmcbench.storage.temporary import folder_in
 
 LOCK = "fetch.lock"
 
@@ -159,7 +158,7 @@ def _fetch(card: Card, url: str, archive: Path, target: Path, force: bool, patie
     check_free(target, force, rebuild=True)
     try:
         download(url, archive, lock.archives.get(url) if lock else None, patience)
-        with folder_in(target.absolute().parent) as temporary:
+        with work_folder(target) as temporary:
             with writing(temporary):
                 unpack(archive, temporary)
             root = _find_root(temporary, card)
