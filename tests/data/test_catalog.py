@@ -1,10 +1,11 @@
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from xmcbench.data import known_datasets, load_dataset
-from xmcbench.data.catalog import default_dataset
+from xmcbench.data.catalog import default_dataset, load_documents
 from xmcbench.errors import DataError, UnknownName, UsageError
 
 CARD = 'name = "Tea-3"\nslug = "tea-3"\nhomepage = "https://example.org/tea"\n'
@@ -107,6 +108,25 @@ def test_a_folder_that_is_not_there_is_not_an_unknown_name(tmp_path):
     for name in ("./lf-debian-2k", "~nobody-of-this-name/data"):
         with pytest.raises(UsageError, match="no folder at"):
             load_dataset(name)
+
+
+def test_a_name_takes_few_options_and_says_which(root, write_folder):
+    write_folder("own/tea")
+    with pytest.raises(UsageError, match=r"tea is a name, which .* \(options of a name are dev, limit and documents\)"):
+        load_dataset("tea?test_share=0.3")
+
+
+def test_a_name_that_no_path_can_have_is_unknown(root):
+    with pytest.raises(UnknownName, match="unknown dataset 'aaa"):
+        load_dataset("a" * 300)
+    with pytest.raises(UsageError, match="no folder at"):
+        load_dataset(f"./{'a' * 300}?limit=5")
+
+
+def test_documents_may_have_a_name_that_is_no_text(tmp_path):
+    path = tmp_path / os.fsdecode(b"caf\xe9.txt")
+    path.write_text("one\ntwo\n")
+    assert [*load_documents(path)] == ["one", "two"]
 
 
 def test_a_folder_here_is_found_without_a_slash(write_folder, monkeypatch):

@@ -1,3 +1,4 @@
+import gzip
 import shutil
 import subprocess
 import sys
@@ -35,6 +36,20 @@ def test_plain_files_give_the_same_texts_and_pairs(write_folder):
     packed, plain = load_dataset(write_folder("a")), load_dataset(write_folder("b", ".json"))
     assert packed.train.digest == plain.train.digest
     assert (packed.test_pairs() != plain.test_pairs()).nnz == 0
+
+
+@pytest.mark.parametrize("option", ["", "?dev=0.5"])
+def test_of_a_packed_and_a_plain_file_none_is_chosen(write_folder, option):
+    """Either may be the older one. A file that is named is read, whatever lies beside it."""
+    folder = write_folder()
+    (folder / "trn.json").write_text('{"uid": "1", "title": "one", "content": "", "target_ind": [0]}\n')
+    message = r"has trn\.json\.gz and trn\.json: only one of them can be read \(move the other to another folder\)"
+    with pytest.raises(DataError, match=message):
+        load_dataset(f"{folder}{option}")
+    for name in ("docs.csv", "docs.csv.gz"):
+        content = b"text,labels\none,a\ntwo,b\n"
+        (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert load_dataset(folder / "docs.csv").digest == load_dataset(folder / "docs.csv.gz").digest
 
 
 def test_pairs_are_binary_float32_with_sorted_columns(write_folder):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import load_npz
 
 from xmcbench.data import export, load_dataset, verify
-from xmcbench.data.card import Card, Derivation
+from xmcbench.data.card import Card, Derivation, write_card
 from xmcbench.data.opening import derive
 from xmcbench.data.sources.xc_raw import write_instances, write_labels
 from xmcbench.data.xc_matrix import read_matrix
@@ -103,6 +103,37 @@ def test_zestxml_has_raw_texts_and_label_matrices(write_folder, tmp_path):
     assert (tmp_path / "out" / "raw" / "tst_X.txt").read_text() == "green tea\tIt is green.\nsaucer\n"
     assert (tmp_path / "out" / "raw" / "Y.txt").read_text().count("\n") == 3
     assert (read_matrix(tmp_path / "out" / "trn_X_Y.txt") != dataset.train_pairs()).nnz == 0
+
+
+@pytest.mark.parametrize(("side", "drawn"), [("tst", "train is 2"), ("trn", "test is 1")])
+def test_a_part_that_is_missing_is_found_and_one_that_is_drawn_is_as_it_was(write_folder, tmp_path, side, drawn):
+    """The card has the counts of both parts, also where one of them is drawn from the other."""
+    dataset = load_dataset(write_folder())
+    out = tmp_path / "out"
+    export(dataset, out, "xc")
+    (out / f"{side}.json.gz").unlink()
+    for matrix in ("trn_X_Y.txt", "tst_X_Y.txt"):
+        (out / matrix).unlink()
+    findings = verify(out)
+    assert f"{out / f'{side}.json.gz'} is missing" in findings
+    assert any(drawn in finding for finding in findings)
+    counts = load_dataset(out).counts()
+    write_card(out / "card.toml", Card("out", "out", counts=counts))
+    assert verify(out) == []
+
+
+def test_a_sample_is_another_dataset_than_the_one_it_is_of(write_folder, tmp_path, monkeypatch):
+    """Also by the name in its card: both may lie in one folder of datasets."""
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "sets"))
+    whole = load_dataset(write_folder("sets/gamma"))
+    texts = tmp_path / "new.txt"
+    texts.write_text("a jug\n")
+    samples = {"a-small": "gamma?limit=1", "a-new": f"gamma?documents={texts}"}
+    for name, reference in samples.items():
+        export(load_dataset(reference), tmp_path / "sets" / name, "xc")
+    assert load_dataset("gamma").digest == whole.digest
+    assert load_dataset("gamma-limit1").counts()["train"] == 1
+    assert [*load_dataset("gamma-documents").test] == ["a jug"]
 
 
 def test_nothing_is_overwritten(write_folder, tmp_path):

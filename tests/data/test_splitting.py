@@ -225,7 +225,7 @@ def test_rows_are_run_and_compared_on_it(inside, table, tmp_path):
 def test_a_sample_is_a_part_of_a_larger_one_and_of_the_whole():
     whole = load_dataset("lf-debian-20k")
     small, large = (load_dataset(f"lf-debian-20k?limit={number}") for number in (30, 60))
-    assert (small.name, small.slug) == ("LF-Debian-20K+limit30", whole.slug)
+    assert (small.name, small.slug) == ("LF-Debian-20K+limit30", "lf-debian-20k-limit30")
     assert (len(small.train), len(small.test), len(small.labels)) == (30, 30, len(whole.labels))
     assert {*small.test.uids} < {*large.test.uids} < {*whole.test.uids}
     assert len({small.digest, large.digest, whole.digest}) == 3

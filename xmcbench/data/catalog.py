@@ -187,7 +187,10 @@ def locate(name_or_place: str | Path) -> Listing:
         return replace(whole, name=name, slug=slug, card=card)
     if not isinstance(name_or_place, Path) and (listing := _find_named(place)):
         return listing
-    if not place.path.exists() and find_layout(place) is None:
+    if not os.path.exists(place.path) and find_layout(place) is None:
+        if place.options and is_name(place.given):
+            what = f"{place.given} is a name, which takes no option {next(iter(place.options))}"
+            raise UsageError(what, "options of a name are dev, limit and documents")
         hint = "a dataset is a name (`xmcbench ls datasets`), a folder, a file or hf:OWNER/NAME"
         raise UsageError(f"no folder at {place.path}", hint)
     return _at_place(place)
@@ -200,7 +203,7 @@ def reference_of(name_or_place: str | Path) -> str | Path:
     """
     place = place_of(name_or_place)
     found = _PART.fullmatch(place.given)
-    if isinstance(name_or_place, Path) or place.path.exists() or found is None:
+    if isinstance(name_or_place, Path) or os.path.exists(place.path) or found is None:
         return name_or_place
     options = {name: value for name in (DEV, "limit") if (value := found[name])}
     if not options or is_name(place.given) or not is_name(found["whole"]):
@@ -233,7 +236,7 @@ def _find_named(place: Place) -> Listing | None:
     try:
         found = find(place.given)
     except UnknownName:
-        if not place.path.exists():
+        if not os.path.exists(place.path):
             raise
         return None
     # A card alone says nothing about a folder of that name, which has the data.
@@ -254,9 +257,10 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
 
     A place needs no card; without one the propensities are those of the known dataset of its name, if any. Files are
     read and checked the first time; later loads map the cached form. Options: ``documents=PLACE`` replaces the test
-    instances by other documents, without labels; ``limit=N`` keeps N training and N test instances at most;
-    ``dev=SHARE`` replaces the test instances by a share of the training instances, to choose hyperparameters, and reads
-    no test instance. Raises what ``locate`` raises, and DataError if the data are missing or broken, and inside a cell.
+    instances by other documents, without labels; ``limit=N`` keeps N training and N test instances at most, and all
+    other documents; ``dev=SHARE`` replaces the test instances by a share of the training instances, to choose
+    hyperparameters, and reads no test instance. Raises what ``locate`` raises, and DataError if the data are missing or
+    broken, and inside a cell.
     """
     from xmcbench.data.opening import derive, hold_out, open_dataset, open_training, with_documents, with_limit
 

@@ -105,6 +105,11 @@ def _read(
 ) -> tuple[Corpus, list[Corpus]]:
     """Return labels and instances in their loaded form, once the files are those of the card."""
     root = source.place.path
+    for path in files if root.is_dir() else ():
+        twin = path.with_suffix("") if path.suffix == ".gz" else path.with_name(f"{path.name}.gz")
+        if twin.is_file():
+            what = f"{path.parent} has {path.name} and {twin.name}: only one of them can be read"
+            raise DataError(what, "move the other to another folder")
     for path in files if card.files else ():
         name = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
         if name in card.files and fingerprint(path) != card.files[name]:
@@ -129,7 +134,8 @@ def with_documents(dataset: Dataset, source: Source) -> Dataset:
     """Return the dataset with the documents of a source as its test instances, which have no labels."""
     part = source.documents()
     test = get_corpus(part, source)
-    card = msgspec.structs.replace(dataset.card, name=f"{dataset.name}+documents", filter="none")
+    name, slug = f"{dataset.name}+documents", f"{dataset.slug}-documents"
+    card = msgspec.structs.replace(dataset.card, name=name, slug=slug, filter="none")
     sources = (*dataset.sources, *part.files)
     notes = (*dataset.found, *map(visible, test.notes))
     return Dataset(card, dataset.train_corpus, test, dataset.label_corpus, None, sources, notes)
@@ -161,7 +167,8 @@ def with_limit(dataset: Dataset, limit: str) -> Dataset:
         f"limited to {train.rows:,} of {dataset.train_corpus.rows:,} training and {test.rows:,} of "
         f"{dataset.test_corpus.rows:,} test instances, which were drawn: figures are not those of {dataset.name}"
     )
-    card = msgspec.structs.replace(dataset.card, name=name_sample(dataset.name, number))
+    slug = f"{dataset.slug}-limit{number}"
+    card = msgspec.structs.replace(dataset.card, name=name_sample(dataset.name, number), slug=slug)
     filter_pairs = folder / "filter.npz" if dataset.filter_pairs else None
     found = (*dataset.found, note)
     return _fit_filter(Dataset(card, train, test, dataset.label_corpus, filter_pairs, dataset.sources, found))

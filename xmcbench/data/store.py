@@ -7,6 +7,7 @@ separate files, so that a process can be given texts only.
 from __future__ import annotations
 
 import json
+import os
 import re
 from array import array
 from bisect import bisect_right
@@ -97,7 +98,9 @@ def get_corpus(part: Part, source: Source) -> Corpus:
             raise DataError(f"{part.path} changed while it was read", "run again when nothing writes to it")
 
     options = {key: value for key, value in source.place.options.items() if key in source.options}
-    identity = {"layout": source.name, "part": [path.name for path in part.files[:1]], "options": options}
+    # The bytes of a name need not be a text.
+    names = [os.fsencode(path.name).decode(errors="backslashreplace") for path in part.files[:1]]
+    identity = {"layout": source.name, "part": names, "options": options}
     if below := [str(path.relative_to(part.path)) for path in part.files if part.path in path.parents]:
         identity["below"] = sha256_json(below)  # the rows of a folder may depend on all of their paths
     return open_corpus(get_cached(part.kind, {**identity, "sha256": sha256}, fill, (type(source),)))
