@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 
 import pytest
 
@@ -142,6 +143,15 @@ def test_a_container_as_python_prints_it_is_an_error(made, cell):
     hint = r'line 2: labels is .*, which is not a JSON list \(write \["a", "b"\] or a;b; a single label in brackets is'
     with pytest.raises(DataError, match=hint):
         load_dataset(folder)
+
+
+@pytest.mark.parametrize("start", ["('x'", "(1,"])
+def test_a_label_of_many_spaces_takes_no_longer_than_another(made, start):
+    cell = f"{start}{' ' * 100_000}b)"
+    made({"train.jsonl": [json.dumps({"text": "one", "labels": labels}) for labels in ("fruit", cell)], **TEST})
+    start_s = time.perf_counter()
+    assert load_dataset(made({})).labels[1] == cell
+    assert time.perf_counter() - start_s < 10
 
 
 def test_parentheses_and_braces_in_a_label_are_part_of_it(made):

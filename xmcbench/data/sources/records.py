@@ -31,7 +31,7 @@ _ARRAY = 256 << 20
 #: A tuple, set, dictionary or array as Python prints it. A label may be in parentheses, but no quotation marks or lists
 #: of numbers are directly within them.
 _PRINTED = re.compile(
-    r"""\((\s*['"].*['"]\s*,?|\s*-?\d+\s*,[\d\s,.-]*|)\s*\)"""
+    r"""\(\s*+(['"].*['"]\s*+,?\s*+|-?\d+\s*,[\d\s,.-]*+|)\)"""
     r"""|\{.*\}"""
     r"""|(frozenset|set|array|deque|Index|dict_keys|dict_values)\(([\[{(].*)?\)""",
     re.DOTALL,
