@@ -35,6 +35,21 @@ def thesaurus(suffix):
     return Graph().parse(data=TURTLE, format="turtle").serialize(format=syntax)
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("train.csv", "text,subjects_uris\nred tea,<http://a/tea>\n"),
+        ("train.jsonl", ['{"text": "red tea", "subject": [{"uri": "http://a/tea"}]}']),
+    ],
+)
+def test_documents_without_a_column_of_subjects_are_told(made, name, content):
+    folder = made({"test.tsv": SHORT["test.tsv"], "vocabulary.tsv": VOCABULARY, name: content})
+    dataset = load_dataset(folder)
+    assert dataset.train_pairs().nnz == 0
+    key = "subject_uris" if name.endswith("csv") else "subjects"
+    assert dataset.found == (f"no pairs: no row of {name} has {key}",)
+
+
 @pytest.mark.parametrize("suffix", [".ttl", ".rdf", ".nt", ".ttl.gz", ".rdf.gz", ".nt.gz"])
 def test_a_thesaurus_is_the_same_in_every_syntax(made, suffix):
     pytest.importorskip("rdflib")

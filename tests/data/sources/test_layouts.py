@@ -175,6 +175,21 @@ def test_what_is_not_used_is_said(made):
     assert "all_pairs.txt lists other labels than tst.json" in load_dataset(made(both, "d")).found[0]
 
 
+@pytest.mark.parametrize(("layout", "matrix"), [("pecos", "Y.tst.npz"), ("xc-lines", "tst_X_Y.txt")])
+def test_a_matrix_that_is_not_there_is_told(made, layout, matrix):
+    """A link that leads nowhere, as git-annex leaves, is an error."""
+    folder = made(LAYOUTS[layout])
+    if layout == "pecos":
+        pecos(folder)
+    (folder / matrix).unlink()
+    dataset = load_dataset(folder)
+    assert dataset.test_pairs().nnz == 0
+    assert f"no pairs: {matrix} is not there" in dataset.found
+    (folder / matrix).symlink_to("elsewhere")
+    with pytest.raises(DataError, match=rf"{matrix} is a link to a file that is not there \("):
+        load_dataset(folder)
+
+
 def test_notes_are_kept_with_the_loaded_form(made, monkeypatch):
     folder = made(ANNIF)
     before = load_dataset(folder).notes

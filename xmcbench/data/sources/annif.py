@@ -173,7 +173,8 @@ def _instances(path: Path, vocabulary: Path, language: str | None, notes: list[s
 
 
 def _short_texts(path: Path, subjects: _Subjects, notes: list[str]) -> Iterator[Row]:
-    """The documents of a file. notes: gets one on lines of TSV without a tab, which are left out as in Annif."""
+    """The documents of a file. notes: gets one on lines of TSV without a tab, which are left out as in Annif, or on a
+    file without subjects."""
     if suffix_of(path) == ".tsv":
         row, without = 0, []
         for number, line in read_lines(path):
@@ -186,17 +187,23 @@ def _short_texts(path: Path, subjects: _Subjects, notes: list[str]) -> Iterator[
         if without and not row:
             raise at(path, without[0], "has no tab", "expected the text, a tab, and the <uri>s of its subjects")
         note_left_out(notes, len(without), "line", path, "no tab")
-    elif suffix_of(path) == ".jsonl":
-        for row, record in enumerate(records.read_objects(path)):
+        return
+    is_csv = suffix_of(path) == ".csv"
+    key = "subject_uris" if is_csv else "subjects"
+    has_subjects = False
+    for row, record in enumerate((records.read_csv if is_csv else records.read_objects)(path)):
+        has_subjects |= key in record.cells
+        if not is_csv:
             yield _of_object(record, str(row), subjects)
-    else:
-        for row, record in enumerate(records.read_csv(path)):
+        else:
             if "text" not in record.cells:
                 raise at(path, 1, "there is no column 'text'", f"there are: {', '.join(record.cells)}")
             title, text = record.text("title"), record.text("text")
             uid = record.text("document_id") if "document_id" in record.cells else str(row)
-            ids = subjects.rows(record.text("subject_uris").split(), are_uris=True)
+            ids = subjects.rows(record.text(key).split(), are_uris=True)
             yield Row(path, record.line, uid, *((title, text) if title else (text, "")), ids)
+    if not has_subjects:
+        notes.append(f"no pairs: no row of {path.name} has {key}")
 
 
 def _of_object(record: Record, uid: str, subjects: _Subjects) -> Row:

@@ -41,7 +41,7 @@ class Pecos(Source):
         """The training or the test instances."""
         texts = self.place.find(f"X.{SHORT_NAMES[name]}.txt")
         pairs = self.place.path / f"Y.{SHORT_NAMES[name]}.npz"
-        return text_lines.instance_part(texts, pairs if pairs.exists() else None, read_npz, labels) if texts else None
+        return text_lines.instance_part(texts, pairs, read_npz, labels) if texts else None
 
     @classmethod
     def write(cls, content: Content, folder: Path, flatten: bool) -> None:

@@ -42,12 +42,18 @@ def label_part(path: Path) -> Part:
     return Part("labels", path, _files(path), rows)
 
 
-def instance_part(path: Path, pairs: Path | None, matrix: Callable[[Path], csr_matrix], labels: Path) -> Part:
-    """Instances, one per line: title, tab, content. matrix: reads ``pairs``, with a column per label."""
+def instance_part(path: Path, pairs: Path, matrix: Callable[[Path], csr_matrix], labels: Path) -> Part:
+    """Instances, one per line: title, tab, content. matrix: reads ``pairs``, with a column per label.
+
+    Without a file of pairs there are none, and a note says so. Raises DataError for a link that leads nowhere.
+    """
+    has_pairs = pairs.exists()
+    if not has_pairs and pairs.is_symlink():
+        raise DataError(f"{pairs} is a link to a file that is not there", "fetch the file, or remove the link")
 
     def rows() -> Iterator[Row]:
         total = sum(1 for _ in read_texts(labels))
-        found = matrix(pairs) if pairs else None
+        found = matrix(pairs) if has_pairs else None
         if found is not None and found.shape[1] != total:
             columns = format_count(found.shape[1], "column")
             what = f"{pairs} has {columns}, but {labels} has {format_count(total, 'line')}"
@@ -63,7 +69,8 @@ def instance_part(path: Path, pairs: Path | None, matrix: Callable[[Path], csr_m
             what = f"{pairs} has {format_count(found.shape[0], 'row')}, but {path} has {format_count(number, 'line')}"
             raise DataError(what, "expected one row per line; is a file truncated?")
 
-    return Part("instances", path, (*_files(path), *([pairs] if pairs else []), labels), rows)
+    notes = [] if has_pairs else [f"no pairs: {pairs.name} is not there"]
+    return Part("instances", path, (*_files(path), *([pairs] if has_pairs else []), labels), rows, notes)
 
 
 def _uid_file(path: Path) -> str:
@@ -178,9 +185,9 @@ class XCLines(Source):
         if labels is None:
             raise DataError(f"{self.place.path} has no {Path(self.raw, 'Y.txt')}", "the labels, one per line")
         parts = {
-            side: instance_part(texts, self.place.find(f"{short}_X_Y.txt"), _read_pairs, labels)
+            side: instance_part(texts, self.place.find(name) or self.place.path / name, _read_pairs, labels)
             for side, short in SHORT_NAMES.items()
-            if (texts := self.place.find(f"{self.raw}/{short}_X.txt"))
+            if (texts := self.place.find(f"{self.raw}/{short}_X.txt")) and (name := f"{short}_X_Y.txt")
         }
         if not parts:
             missing = Path(self.raw, "trn_X.txt")
