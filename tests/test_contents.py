@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from xmcbench import Method
-from xmcbench.errors import UsageError
+from xmcbench.errors import DataError, UsageError
 from xmcbench.method import contents, identity_values
 from xmcbench.methods.encoder import backbone
 from xmcbench.methods.encoder.backbone import MINILM, model_input
@@ -120,6 +120,21 @@ def test_a_folder_with_too_many_files_is_refused(tmp_path, monkeypatch):
     (tmp_path / "c").write_text("c")
     with pytest.raises(UsageError, match="more than 2 files or folders"):
         contents(Reader(table=str(tmp_path)))
+
+
+def test_a_folder_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "weights").write_text("1")
+    (tmp_path / "below").mkdir()
+    scan = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("below"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(DataError, match="cannot read .*below: Permission denied"):
+        fingerprints.fingerprint_folder(tmp_path)
 
 
 @pytest.mark.parametrize("table", ["none", "", "no-such-file", "a\0b", "x" * 5000, "~no-such-user/file"])

@@ -104,6 +104,9 @@ def test_a_folder_is_pinned_by_the_sums_of_its_files(clone, tmp_path):
     before = sha256_folder(folder)
     (folder / "p9-en.txt").rename(folder / "p90-en.txt")
     assert sha256_folder(folder) != before
+    (folder / "more").mkdir()
+    with pytest.raises(DataError, match=r"cannot read .*yso-finna-en: .*regular file \(a folder of files only\)"):
+        build("lf-yso-25k", out=tmp_path / "other", indices=clone, allow_other_release=True)
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,9 @@ def test_files_that_a_class_declares_count(digests, tmp_path):
     (tmp_path / "pack" / "table.txt").unlink()
     with pytest.raises(OSError, match=r"table\.txt"):
         source_of(sys.modules["pack.one"].One)
+    (tmp_path / "pack" / "table.txt").mkdir()
+    with pytest.raises(OSError, match=r"not a regular file: .*table\.txt"):
+        source_of(sys.modules["pack.one"].One)
 
 
 def test_the_modules_of_a_list_count_without_what_they_import(write):

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from xmcbench.errors import DataError, StorageError, UsageError
 from xmcbench.storage.atomic import write_json
@@ -60,7 +61,7 @@ def fingerprint_folder(folder: Path) -> str:
     """
     files: list[Path] = []
     above: dict[str, set[str]] = {}  # folder -> the real paths of it and of those that lead to it
-    for parent, below, names in os.walk(folder, followlinks=True):
+    for parent, below, names in os.walk(folder, onerror=_refuse, followlinks=True):
         real, before = os.path.realpath(parent), above.get(os.path.dirname(parent), set())
         if real in before:  # a link to a folder above it
             below.clear()
@@ -73,6 +74,10 @@ def fingerprint_folder(folder: Path) -> str:
             message = f"{folder} has more than {_MOST_FILES:,} files or folders"
             raise UsageError(message, "name a folder of a single model")
     return sha256_json([[file.relative_to(folder).as_posix(), fingerprint(file)] for file in sorted(files)])
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise DataError(f"cannot read {error.filename}: {error.strerror}") from error
 
 
 def _note(path: Path, state: Mapping[str, object], digest: str) -> dict[str, object]:

@@ -12,6 +12,7 @@ method's, which count as packages of other authors.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import inspect
 import os
@@ -26,6 +27,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from xmcbench.storage.canonical import sha256_file, sha256_json
+from xmcbench.storage.reading import Unreadable
 from xmcbench.storage.syntax import save_readings, syntax_of
 
 #: Modules of the harness that every result depends on: a method's input, its call, its output.
@@ -179,7 +181,11 @@ def _list_declared(thing: object) -> Iterator[tuple[str, str]]:
     for cls in (thing if inspect.isclass(thing) else type(thing)).__mro__:
         declared = vars(cls).get("files")
         for name in declared if isinstance(declared, tuple) else ():
-            yield name, sha256_file(_file_of(cls.__module__).parent / Path(name).expanduser())
+            path = _file_of(cls.__module__).parent / Path(name).expanduser()
+            try:
+                yield name, sha256_file(path)
+            except Unreadable:
+                raise OSError(errno.EINVAL, "not a regular file", str(path)) from None
 
 
 def _file_of(module: str) -> Path:

@@ -34,6 +34,7 @@ from xmcbench.storage.atomic import make_folder
 from xmcbench.storage.canonical import sha256_file, sha256_folder
 from xmcbench.storage.locations import cache_root
 from xmcbench.storage.locks import exclusive
+from xmcbench.storage.reading import Unreadable
 
 #: The modules of the recipes, by their names in cards.
 _RECIPES = {
@@ -99,8 +100,7 @@ def build(
                 raise DataError(f"{source} has no {name}", "put it there; a file may be plain, .gz or .xz")
             files.append(file)
         # As the release's own ``InRelease`` file lists them.
-        sums = (sha256_folder(path) if path.is_dir() else sha256_unpacked(path) for path in files)
-        digests = dict(zip(listed, sums, strict=True))
+        digests = {name: _sum_of(path) for name, path in zip(listed, files, strict=True)}
         other = [name for name in digests if digests[name] != recipe.indices.get(name)]
         if other and is_pinned and not allow_other_release:
             hint = "their SHA-256 differs from the card's; use --other-release to build another dataset"
@@ -144,6 +144,14 @@ def _fetched(slug: str) -> Iterator[Path]:
         yield folder
         shutil.rmtree(folder, ignore_errors=True)
         held.remove()
+
+
+def _sum_of(path: Path) -> str:
+    """Return the SHA-256 of a source as the card has it. Raises DataError."""
+    try:
+        return sha256_folder(path) if path.is_dir() else sha256_unpacked(path)
+    except (OSError, Unreadable) as error:
+        raise DataError(f"cannot read {path}: {error}", "a folder of files only") from None
 
 
 def _version_of(tool: str, card: Card) -> str:
