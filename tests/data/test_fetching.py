@@ -398,6 +398,11 @@ def test_what_is_here_needs_no_connection_and_what_is_not_opens_none(sets, serve
     fetch_data("tea", patience=QUICK)
     monkeypatch.setattr("socket.socket", refuse)
     assert fetch_data("tea", offline=True, patience=QUICK)
+    (sets / "tea" / LOCK).unlink()
+    with pytest.raises(
+        DataError, match=r"the files in .*tea were not fetched, and --offline opens no connection \(they"
+    ):
+        fetch_data("tea", offline=True, patience=QUICK)
 
 
 def test_other_bytes_than_at_the_first_fetch_are_an_error(sets, server, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from xmcbench.errors import StorageError
 from xmcbench.storage import locations
-from xmcbench.storage.locations import cache_root
+from xmcbench.storage.locations import cache_root, hub_home
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,7 @@ from xmcbench.storage.locations import cache_root
     [
         ({}, Path.home() / ".cache" / "xmcbench"),
         ({"XDG_CACHE_HOME": "/x"}, Path("/x/xmcbench")),
+        ({"XDG_CACHE_HOME": "~/x"}, Path.home() / "x" / "xmcbench"),
         ({"XDG_CACHE_HOME": "/x", "XMCBENCH_CACHE": "/y"}, Path("/y")),
         ({"XMCBENCH_CACHE": "~/y"}, Path.home() / "y"),
         ({"XMCBENCH_CACHE": "~nosuchuser/y"}, Path("~nosuchuser/y")),
@@ -27,6 +28,16 @@ def test_the_cache_is_where_the_environment_says(monkeypatch, variables, root):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert cache_root() == root
+
+
+@pytest.mark.parametrize("name", ["HF_HOME", "XDG_CACHE_HOME"])
+@pytest.mark.parametrize("value", ["~/caches", "$HOME/caches"])
+def test_the_hub_is_where_its_own_package_has_it(monkeypatch, name, value):
+    for other in ("HF_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, value)
+    caches = Path.home() / "caches"
+    assert hub_home() == (caches if name == "HF_HOME" else caches / "huggingface")
 
 
 def test_a_user_without_a_home(monkeypatch):

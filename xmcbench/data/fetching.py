@@ -75,6 +75,9 @@ def fetch_data(
     check_free(target, force=True)  # it is no file
     if present := _present_files(card, target, force):
         return present
+    if offline and find_layout(Place(str(target), target)) and read_lock(target) is None:
+        what = f"the files in {target} were not fetched, and --offline opens no connection"
+        raise DataError(what, "they are used as they are")
     if offline:
         raise DataError(f"{card.name} is not in {target}, and --offline opens no connection", f"see {card.homepage}")
     problem = ""

@@ -59,12 +59,18 @@ def cache_root() -> Path:
 
 def hub_home() -> Path:
     """Return the folder of the Hugging Face hub: $HF_HOME, else huggingface in $XDG_CACHE_HOME or ~/.cache."""
-    return Path(os.environ.get("HF_HOME") or _caches() / "huggingface")
+    given = os.environ.get("HF_HOME")
+    return expand(given) if given else _caches() / "huggingface"
+
+
+def expand(path: str) -> Path:
+    """Return a path of an environment variable as huggingface_hub reads it: with the home and other variables in it."""
+    return Path(os.path.expandvars(os.path.expanduser(path)))
 
 
 def _caches() -> Path:
     if given := os.environ.get("XDG_CACHE_HOME"):
-        return Path(given)
+        return expand(given)
     try:
         return Path.home() / ".cache"
     except RuntimeError:  # a user without an entry, as in some containers
