@@ -95,7 +95,7 @@ def get_corpus(part: Part, source: Source) -> Corpus:
     def fill(folder: Path) -> None:
         load_corpus(part, folder)
         if fingerprint(*part.files) != sha256:  # what was read must not be kept under the digest of other content
-            raise DataError(f"{part.path} changed while it was read", "run again when nothing writes to it")
+            raise changed_error(part.path)
 
     options = {key: value for key, value in source.place.options.items() if key in source.options}
     # The bytes of a name need not be a text.
@@ -104,6 +104,11 @@ def get_corpus(part: Part, source: Source) -> Corpus:
     if below := [str(path.relative_to(part.path)) for path in part.files if part.path in path.parents]:
         identity["below"] = sha256_json(below)  # the rows of a folder may depend on all of their paths
     return open_corpus(get_cached(part.kind, {**identity, "sha256": sha256}, fill, (type(source),)))
+
+
+def changed_error(path: Path) -> DataError:
+    """The error of a file that changed while it was read."""
+    return DataError(f"{path} changed while it was read", "run again when nothing writes to it")
 
 
 def open_corpus(folder: Path) -> Corpus:

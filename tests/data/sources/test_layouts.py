@@ -175,6 +175,19 @@ def test_what_is_not_used_is_said(made):
     assert "all_pairs.txt lists other labels than tst.json" in load_dataset(made(both, "d")).found[0]
 
 
+@pytest.mark.usefixtures("own_cache")
+def test_rows_of_json_are_read_once(made, monkeypatch):
+    """Their columns are known only when all rows were read; a key may be no text."""
+    rows = ['{"text": "a", "labels": [7]}', '{"title": "b", "\\ud800": 1}']
+    folder = made({**LAYOUTS["tables jsonl"], "train.jsonl": rows})
+    before = load_dataset(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr("xmcbench.data.sources.records.parse_object", lambda *_: pytest.fail("read again"))
+        assert load_dataset(folder).notes == before.notes
+    made({"train.jsonl": ['{"sentence": "a", "labels": [7]}']})
+    assert "text=sentence" in load_dataset(folder).notes[0]
+
+
 @pytest.mark.parametrize(("layout", "matrix"), [("pecos", "Y.tst.npz"), ("xc-lines", "tst_X_Y.txt")])
 def test_a_matrix_that_is_not_there_is_told(made, layout, matrix):
     """A link that leads nowhere, as git-annex leaves, is an error."""

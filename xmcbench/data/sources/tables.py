@@ -18,7 +18,9 @@ from xmcbench.data.sources.source import clean_details, instance_rows, label_row
 from xmcbench.data.text_files import suffix_of
 from xmcbench.errors import DataError, UsageError
 from xmcbench.output.quantities import format_count
-from xmcbench.storage.atomic import atomic_file
+from xmcbench.storage.atomic import atomic_file, write_text
+from xmcbench.storage.fingerprint import fingerprint
+from xmcbench.storage.reading import read_text
 
 #: The columns that are tried per role where none is named.
 DEFAULTS = {
@@ -43,6 +45,8 @@ _LISTS, _CONTENT = ("alternatives", "parents"), "content"
 _SEPARATOR = ";"
 #: The tables whose cells are all text, so that labels are divided by the separator.
 _TEXT = (".csv", ".tsv")
+#: The tables whose rows need not have every column, and the file in the cache that has the columns of one.
+_JSON, _COLUMNS = (".json", ".jsonl"), "columns.json"
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class Columns:
         A column that is named as title, text or labels is not taken for another of these. Raises UsageError.
         """
         found: dict[str, str | None] = {}
-        present, where = columns_of(files), files[0]
+        present, where = _columns_of(files), files[0]
         given = {options.get(role) for role in DEFAULTS if role != "uid"}
         usual_names = {**DEFAULTS, "title": _LABEL_TITLES} if labels and "text" not in present else DEFAULTS
         for role, usual in usual_names.items():
@@ -83,6 +87,23 @@ class Columns:
             hint = "call them uid and title" if labels else 'name it: "PLACE?text=COLUMN&labels=COLUMN"'
             raise UsageError(f"{where} has no text column with a known name", f"{hint}; it has: {', '.join(present)}")
         return cls(**found, separator=options.get("separator") or _SEPARATOR)
+
+
+def _columns_of(files: Sequence[Path]) -> list[str]:
+    """Return what ``columns_of`` does. It is kept for JSON, of which that reads all rows."""
+    if suffix_of(files[0]) not in _JSON:
+        return columns_of(files)
+    from xmcbench.data.store import changed_error, get_cached
+
+    sha256 = fingerprint(*files)
+
+    def fill(folder: Path) -> None:
+        write_text(folder / _COLUMNS, json.dumps(columns_of(files)))  # a key may be no text
+        if fingerprint(*files) != sha256:
+            raise changed_error(files[0])
+
+    folder = get_cached("columns", {"sha256": sha256}, fill)
+    return [*json.loads(read_text(folder / _COLUMNS))]
 
 
 class Files(NamedTuple):
