@@ -185,9 +185,9 @@ class XCLines(Source):
         if labels is None:
             raise DataError(f"{self.place.path} has no {Path(self.raw, 'Y.txt')}", "the labels, one per line")
         parts = {
-            side: instance_part(texts, self.place.find(name) or self.place.path / name, _read_pairs, labels)
+            side: instance_part(texts, self._matrix(short), _read_pairs, labels)
             for side, short in SHORT_NAMES.items()
-            if (texts := self.place.find(f"{self.raw}/{short}_X.txt")) and (name := f"{short}_X_Y.txt")
+            if (texts := self.place.find(f"{self.raw}/{short}_X.txt"))
         }
         if not parts:
             missing = Path(self.raw, "trn_X.txt")
@@ -201,6 +201,12 @@ class XCLines(Source):
             if (found := [path for name in names if (path := self.place.find(f"{name}.txt"))])
         ]
         return Holding(label_part(labels), parts.get("train"), parts.get("test"), tuple(notes))
+
+    def _matrix(self, short: str) -> Path:
+        """The label matrix of a side, which may not be there."""
+        plain = self.place.path / f"{short}_X_Y.txt"
+        packed = plain.with_name(f"{plain.name}.gz")
+        return packed if packed.exists() or packed.is_symlink() else plain
 
     @classmethod
     def write(cls, content: Content, folder: Path, flatten: bool) -> None:
