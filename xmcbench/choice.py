@@ -63,7 +63,7 @@ def check_choosable(metric: str, datasets: Iterable[Dataset]) -> None:
         if not dataset.card.is_for_choosing:
             raise UsageError(
                 f"--best would choose by the test labels of {dataset.name}",
-                "choose on a dataset of held-out training instances, such as lf-debian-20k-dev",
+                "choose on held-out training instances: --dev 0.1, or a dataset such as lf-debian-20k-dev",
             )
 
 

@@ -17,8 +17,8 @@ and ranks end at 100. k is any number from 1 to 100.
   of w(hits) divided by that of min(k, |T|) ideal hits without weights, where w is the inverse propensity; the
   denominator is the same of the list that has the largest w first.
 
-Metrics that need a threshold on scores are left out: a threshold is chosen on held-out data, and a run predicts for its
-test instances only. Precision of labels needs predictions, which `xmcbench explain --by label` reads.
+Metrics that need a threshold on scores, and precision of labels, need predictions: see `xmcbench explain METHOD` and
+its `--threshold-from`.
 
 A package adds a metric by an entry point of the group ``xmcbench.metrics``: a function of the ranks, uint8 [P], and the
 ``TruePairs``, that returns a fraction.
