@@ -46,7 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME|PLACE",
-        help="with --full: only this dataset; may be repeated (default: all, which fails for those that are not found by name)",
+        help="with --full: only this dataset; may be repeated (default: all; those not found by name fail)",
     )
     flags.add(parser, "columns", "plugin")
     flags.add_limits(parser)

@@ -58,7 +58,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="of the output (default: %(default)s)",
     )
     flags.switch(parser, "force", "replace files that were not generated; with add: replace records of the same cells")
-    flags.switch(parser, "published", "also show datasets that have published rows only (default: if the runs folder has published/)")
+    shown = "also show datasets that have published rows only (default: if the runs folder has published/)"
+    flags.switch(parser, "published", shown)
     flags.add(parser, "plugin")
     flags.switch(parser, "check", "change nothing; exit 1 if a file is out of date or a record is refused")
     flags.switch(parser, "refresh", "first run stale cells again: those whose code has changed")
