@@ -61,7 +61,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="columns of the table, such as P@1,R@100,PSP@5; `ls results --metrics` also has those beyond the protocol",
     )
     shown.add_argument(
-        "--best", metavar="M", help="also name the best row of each method by this metric; needs --dev or a dataset such as lf-debian-20k-dev"
+        "--best",
+        metavar="M",
+        help="also name the best row of each method by this metric; needs --dev or a dataset such as lf-debian-20k-dev",
     )
 
 
