@@ -39,8 +39,10 @@ def identifiers(texts: Texts) -> list[str]:
 
 
 def write_run(path: Path, predictions: TopK, queries: Sequence[str], documents: Sequence[str], tag: str) -> None:
-    """Write predictions [N, k] as a run, gzipped where the name ends in .gz. tag: names the run, in one word. Raises
-    StorageError."""
+    """Write predictions [N, k] as a run, gzipped where the name ends in .gz. Raises StorageError.
+
+    tag: names the run, in one word.
+    """
     name = "-".join(tag.split()) or "xmcbench"
     scores = separate(predictions.scores)
     with atomic_gzip(path) as stream:
@@ -54,8 +56,7 @@ def write_run(path: Path, predictions: TopK, queries: Sequence[str], documents: 
 
 
 def write_qrels(path: Path, pairs: csr_matrix, queries: Sequence[str], documents: Sequence[str]) -> None:
-    """Write true pairs [N, L] as qrels, each with relevance 1, gzipped where the name ends in .gz. Raises
-    StorageError."""
+    """Write true pairs [N, L] as qrels of relevance 1, gzipped where the name ends in .gz. Raises StorageError."""
     with atomic_gzip(path) as stream:
         for row, (start, end) in enumerate(zip(pairs.indptr[:-1], pairs.indptr[1:], strict=True)):
             lines = [f"{queries[row]} 0 {documents[label]} 1\n" for label in pairs.indices[start:end].tolist()]

@@ -182,7 +182,7 @@ def _check_not_read(out: Path, paths: Iterable[Path]) -> None:
 def _check_no_part(out: Path, place: str) -> None:
     """Raise UsageError for a file that would later be read as a part of the dataset."""
     from xmcbench.data.sources.finding import place_of
-    from xmcbench.data.sources.tables import PARTS
+    from xmcbench.data.sources.splits import PARTS
 
     data = place_of(place).path.resolve()
     folder = data if data.is_dir() else data.parent

@@ -53,24 +53,26 @@ def _install_folders() -> list[Path]:
 
 def cache_root() -> Path:
     """Return the folder of the cache: $XMCBENCH_CACHE, else xmcbench in $XDG_CACHE_HOME or ~/.cache."""
-    own = os.environ.get("XMCBENCH_CACHE")
-    return Path(os.path.expanduser(own)) if own else _caches() / "xmcbench"
+    return read_path("XMCBENCH_CACHE") or _caches() / "xmcbench"
 
 
 def hub_home() -> Path:
     """Return the folder of the Hugging Face hub: $HF_HOME, else huggingface in $XDG_CACHE_HOME or ~/.cache."""
-    given = os.environ.get("HF_HOME")
-    return expand(given) if given else _caches() / "huggingface"
+    return read_path("HF_HOME") or _caches() / "huggingface"
 
 
-def expand(path: str) -> Path:
-    """Return a path of an environment variable as huggingface_hub reads it: with the home and other variables in it."""
-    return Path(os.path.expandvars(os.path.expanduser(path)))
+def read_path(variable: str) -> Path | None:
+    """Return the path in an environment variable, with ~ and other variables in it expanded, as huggingface_hub does.
+
+    None where the variable is not set or empty.
+    """
+    given = os.environ.get(variable)
+    return Path(os.path.expandvars(os.path.expanduser(given))) if given else None
 
 
 def _caches() -> Path:
-    if given := os.environ.get("XDG_CACHE_HOME"):
-        return expand(given)
+    if given := read_path("XDG_CACHE_HOME"):
+        return given
     try:
         return Path.home() / ".cache"
     except RuntimeError:  # a user without an entry, as in some containers

@@ -173,8 +173,10 @@ def _instances(path: Path, vocabulary: Path, language: str | None, notes: list[s
 
 
 def _short_texts(path: Path, subjects: _Subjects, notes: list[str]) -> Iterator[Row]:
-    """The documents of a file. notes: gets one on lines of TSV without a tab, which are left out as in Annif, or on a
-    file without subjects."""
+    """The documents of a file.
+
+    notes: gets one on lines of TSV without a tab, which are left out as in Annif, or on a file without subjects.
+    """
     if suffix_of(path) == ".tsv":
         row, without = 0, []
         for number, line in read_lines(path):

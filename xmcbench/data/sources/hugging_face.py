@@ -14,10 +14,11 @@ from typing import Any
 
 from xmcbench.data.sources.records import ARROW, ENDINGS, SUFFIXES
 from xmcbench.data.sources.source import Place
-from xmcbench.data.sources.tables import DEFAULTS, Files, Tables, check_shards, find_splits, note_validation
+from xmcbench.data.sources.splits import check_shards, find_splits, note_validation
+from xmcbench.data.sources.tables import DEFAULTS, Files, Tables
 from xmcbench.errors import DataError, Unavailable
 from xmcbench.extras import installation
-from xmcbench.storage.locations import cache_root, expand, hub_home
+from xmcbench.storage.locations import cache_root, hub_home, read_path
 from xmcbench.storage.reading import read_text
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -83,8 +84,7 @@ def is_cached(name: str) -> bool:
 
 def _cache_folders(name: str) -> list[Path]:
     """The folders of a dataset: in the cache of the hub, and in that of xmcbench."""
-    given = os.environ.get("HF_HUB_CACHE")
-    roots = (expand(given) if given else hub_home() / "hub", cache_root() / "hub")
+    roots = (read_path("HF_HUB_CACHE") or hub_home() / "hub", cache_root() / "hub")
     return [folder for root in roots if (folder := root / f"datasets--{name.replace('/', '--')}").is_dir()]
 
 

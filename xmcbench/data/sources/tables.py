@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from typing import NamedTuple
 from xmcbench.data.sources import Content, Holding, Part, Place, Row, Source, records
 from xmcbench.data.sources.records import ENDINGS, LabelColumn, Record, columns_of, read_records
 from xmcbench.data.sources.source import clean_details, instance_rows, label_rows
+from xmcbench.data.sources.splits import LABELS, TEST, TRAIN, choose_split, find_splits, list_tables, note_validation
 from xmcbench.data.text_files import suffix_of
 from xmcbench.errors import DataError, UsageError
-from xmcbench.output.quantities import format_count
 from xmcbench.storage.atomic import atomic_file, write_text
 from xmcbench.storage.fingerprint import fingerprint
 from xmcbench.storage.reading import read_text
@@ -30,13 +29,6 @@ DEFAULTS = {
     "labels": ("labels", "label", "subjects", "tags", "categories", "keywords"),
 }
 
-_TRAIN, _TEST, _LABELS = ("train", "trn"), ("test", "tst"), ("labels", "label")
-#: Names of files that are parts of a dataset, without their endings.
-PARTS = frozenset({*_TRAIN, *_TEST, *_LABELS})
-_OTHER = ("validation", "valid", "dev", "val")
-#: The rest of the name of a shard, behind the name of its split: its number, and the total.
-#: Older versions of `datasets` add 16 digits of a digest.
-_SHARD = re.compile(r"-([0-9]+)(?:-of-([0-9]+)(?:-[0-9a-f]{16})?)?")
 #: The title in a table of labels that has no column of texts.
 _LABEL_TITLES = ("title", "label", "name")
 #: Columns of a table of labels: lists, and a content.
@@ -130,19 +122,21 @@ class Tables(Source):
     def recognize(cls, place: Place) -> bool:
         if place.path.is_file():
             return place.path.name.endswith(ENDINGS)
-        return bool(find_splits(place.path, _TRAIN) or find_splits(place.path, _TEST))
+        return bool(find_splits(place.path, TRAIN) or find_splits(place.path, TEST))
 
     def files(self) -> Files:
         """The files of the parts. Raises DataError where there is no part, or several files could be one."""
         path = self.place.path
         if path.is_file():
-            labels = _only(path.parent, [(table,) for table in _tables(path.parent, _LABELS) if table != path])
+            others = [(table,) for table in list_tables(path.parent, LABELS) if table != path]
+            labels = choose_split(path.parent, others)
             notes = [f"the labels of {path.name} are uids of {table.name}, which lies beside it" for table in labels]
             return Files({"train": (path,)}, labels, tuple(notes))
-        parts = {name: _only(path, find_splits(path, names)) for name, names in (("train", _TRAIN), ("test", _TEST))}
+        sides = {"train": TRAIN, "test": TEST}
+        parts = {name: choose_split(path, find_splits(path, names)) for name, names in sides.items()}
         if not any(parts.values()):
             raise DataError(f"{path} has no train.csv", "or .tsv, .jsonl, .json, .parquet")
-        labels = _only(path, find_splits(path, _LABELS))
+        labels = choose_split(path, find_splits(path, LABELS))
         return Files({name: files for name, files in parts.items() if files}, labels, note_validation(path))
 
     def find_parts(self) -> Holding:
@@ -289,57 +283,6 @@ def _uid(columns: Columns, row: int, record: Record) -> str:
     if record.cells.get(columns.uid) is None:
         raise record.error(f"{columns.uid} is missing", "give every row one, or none")
     return record.text(columns.uid)
-
-
-def _tables(folder: Path, names: Iterable[str]) -> list[Path]:
-    """The tables of a folder with one of these names, in order of preference."""
-    return [path for name in names for ending in ENDINGS if (path := folder / f"{name}{ending}").is_file()]
-
-
-def find_splits(folder: Path, names: Iterable[str]) -> list[tuple[Path, ...]]:
-    """Find what could be a split, here or in ``data``: ``train.csv``, or the shards ``train-00000-of-00002.parquet``.
-
-    Shards of different totals are different splits. Files that only begin like one (train-small.csv) are splits where
-    there is nothing else.
-    """
-    found: list[tuple[Path, ...]] = []
-    others: list[tuple[Path, ...]] = []
-    for name in names:
-        for place in (folder, folder / "data"):
-            found += [(path,) for path in _tables(place, (name,))]
-            for ending in ENDINGS if place.is_dir() else ():
-                shards: dict[str | None, list[Path]] = {}
-                for path in filter(Path.is_file, sorted(place.glob(f"{name}-*{ending}"))):
-                    if shard := _SHARD.fullmatch(path.name.removesuffix(ending), len(name)):
-                        shards.setdefault(shard[2] and str(int(shard[2])), []).append(path)
-                    else:
-                        others.append((path,))
-                found += map(tuple, shards.values())
-    return found or others
-
-
-def note_validation(folder: Path) -> tuple[str, ...]:
-    """A note on the validation set, if there is one."""
-    unused = [path.name for files in find_splits(folder, _OTHER) for path in files]
-    return (f"the validation set is not used: {', '.join(unused)}",) if unused else ()
-
-
-def check_shards(files: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the files of a split. Raises DataError where some of its shards are missing."""
-    shards = [re.search(f"{_SHARD.pattern}$", path.name.partition(".")[0]) for path in files]
-    total = int(shards[0][2]) if shards[0] and shards[0][2] else 0
-    if total and len({shard and int(shard[1]) for shard in shards}) != total:
-        said = f"{len(files)} of {format_count(total, 'shard')}"
-        raise DataError(f"{files[0].parent} has {said} such as {files[0].name}", "get the others too")
-    return files
-
-
-def _only(folder: Path, found: Sequence[tuple[Path, ...]]) -> tuple[Path, ...]:
-    """The files of a split, if any were found. Raises DataError where several could be meant, or some are missing."""
-    if len(found) > 1:
-        names = " and ".join(str(files[0].relative_to(folder)) for files in found)
-        raise DataError(f"{folder} has {names}: only one of them can be read", "move the others to another folder")
-    return check_shards(found[0]) if found else ()
 
 
 #: An entry of a table that is written: texts, and the uids of the labels of an instance.
