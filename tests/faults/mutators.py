@@ -8,7 +8,6 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -357,6 +356,3 @@ def wild_gzip(data, chance, line=b'{"uid": "'):
 def chance_of(kind, seed, trial):
     """The random numbers of one trial."""
     return random.Random(f"{kind} {seed} {trial}")
-
-
-Mutator = Callable[[bytes, random.Random], bytes]

@@ -272,17 +272,3 @@ def test_a_part_that_has_no_cell_of_its_own_is_trained_by_the_first_that_asks(ot
     assert known.notes["goes on"]
     assert {name.split("/")[1] for name in known.artifacts if name.startswith("trained/")} == {training}
     assert outer.metrics == known.metrics
-
-
-def test_rankings_of_an_earlier_version_are_removed(tmp_path, capfd):
-    """Every cell could read them, by the links to large files too. Other artifacts of this kind stay."""
-    store = Store(tmp_path / "runs")
-    shared = store.artifacts
-    for name in (f"ranking/{'0' * 32}/ranking.npz", f"ranking/{'1' * 32}/other.npz", f"content/{'2' * 64}"):
-        (shared / name).parent.mkdir(parents=True, exist_ok=True)
-        (shared / name).write_bytes(b"x")
-    store.sweep()
-    assert [path.name for path in shared.rglob("*") if path.is_file()] == ["other.npz"]
-    assert f"removed 1 ranking of an earlier version from {shared}" in capfd.readouterr().err
-    store.sweep()
-    assert capfd.readouterr().err == ""

@@ -22,7 +22,6 @@ from msgspec import Struct
 
 from xmcbench.errors import StorageError
 from xmcbench.output.escaping import visible
-from xmcbench.output.quantities import format_count
 from xmcbench.storage.canonical import sha256_file, sha256_json
 from xmcbench.storage.locations import check_name
 from xmcbench.storage.locks import exclusive, sweep_claims, temporary_name
@@ -45,12 +44,11 @@ _CLAIMED = re.compile("[^/]+/[0-9a-f]{32}")
 _seen: dict[Path, tuple[int, int, int]] = {}
 
 
-class Sum(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A file as it was written: its size in bytes and its SHA-256. blocks: in old notes, that of a part of it."""
+class Sum(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file as it was written: its size in bytes and its SHA-256."""
 
     size: int
     sha256: str
-    blocks: str = ""
 
 
 class Cost(Struct, frozen=True, forbid_unknown_fields=True):
@@ -179,7 +177,6 @@ def sweep_stores(runs: Path) -> None:
     shared, *trainings = list_stores(runs)
     for root in (shared, *filter(_is_unsettled, trainings)):
         sweep_store(root)
-    _remove_shared_rankings(shared)
 
 
 def sweep_store(root: Path) -> None:
@@ -201,16 +198,6 @@ def _is_unsettled(training: Path) -> bool:
             for kind in kinds
         )
     return False
-
-
-def _remove_shared_rankings(root: Path) -> None:
-    """Remove rankings of earlier versions, which kept them where every cell can read them."""
-    if files := [*root.glob("ranking/*/ranking.npz")]:
-        removed = f"removed {format_count(len(files), 'ranking')} of an earlier version"
-        print(f"xmcbench: {removed} from {root}, where every cell could read them", file=sys.stderr)
-        for file in files:
-            shutil.rmtree(file.parent, ignore_errors=True)
-        shutil.rmtree(root / CONTENT, ignore_errors=True)  # it may have links to the same files
 
 
 def list_folders(root: Path) -> Iterator[tuple[str, Path, Path]]:

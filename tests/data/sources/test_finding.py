@@ -244,7 +244,8 @@ def test_an_id_of_the_hub_is_taken_from_its_cache(write_folder, tmp_path, monkey
     with pytest.raises(DataError, match="has 1 of 2 shards such as test-00000-of-00002.parquet"):
         load_dataset("hf:somebody/tea-set")
     (snapshot / "test-00000-of-00002.parquet").rename(snapshot / "test.parquet")
-    monkeypatch.setattr("xmcbench.data.sources.hugging_face.is_cached", lambda name: name == "somebody/tea-set")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    (tmp_path / "hub" / "datasets--somebody--tea-set").mkdir(parents=True)
     assert load_dataset("somebody/tea-set").digest == dataset.digest
     assert not HuggingFace.recognize(place_of("somebody/else"))
     assert locate("hf:somebody/else").name == "else"

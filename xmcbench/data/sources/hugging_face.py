@@ -74,12 +74,7 @@ def _hub_id(place: Place) -> str | None:
     name = place.given.removeprefix(_PREFIX)
     if place.path.exists() or not _ID.fullmatch(name):
         return None
-    return name if place.given.startswith(_PREFIX) or is_cached(name) else None
-
-
-def is_cached(name: str) -> bool:
-    """Tell whether a dataset is in the cache of the hub."""
-    return bool(_cache_folders(name))
+    return name if place.given.startswith(_PREFIX) or _cache_folders(name) else None
 
 
 def _cache_folders(name: str) -> list[Path]:
