@@ -338,7 +338,7 @@ class DualEncoder(LabelSearch):
         steps, rate = effort(
             pairs,
             steps=self.finetune_steps,
-            batch=self.finetune_batch,
+            batch=task.batch,
             rate=self.finetune_rate,
             growth=self.finetune_growth,
             epochs=self.finetune_epochs,

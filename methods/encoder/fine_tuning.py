@@ -31,13 +31,13 @@ def effort(
     full_rate_pairs: int = 0,
 ) -> tuple[int, float]:
     """Return steps and rate for pairs, a CSR matrix [N, L]. growth: ``labels`` is the paper's rule, 2,000 steps for 1%
-    of the labels and 10,000 for 5%. epochs: passes over the pairs at most. full_rate_pairs: with fewer pairs the rate
-    falls with the square root of their number."""
+    of the labels and 10,000 for 5%. batch: rows of a step. epochs: passes over the pairs at most. full_rate_pairs: with
+    fewer pairs the rate falls with the square root of their number."""
     if growth == "labels":
         known = len(np.unique(pairs.indices)) / pairs.shape[1]
         steps = max(1, round(steps * known / 0.01))
     if epochs is not None:
-        steps = min(steps, max(1, math.ceil(epochs * pairs.nnz / min(batch, pairs.nnz))))
+        steps = min(steps, max(1, math.ceil(epochs * pairs.nnz / batch)))
     return steps, rate * min(1.0, math.sqrt(pairs.nnz / full_rate_pairs)) if full_rate_pairs else rate
 
 

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from xmcbench import Artifacts
+from xmcbench.methods.dexml import DEXML
 from xmcbench.methods.encoder.batches import BalancedEpochs, Epochs
 from xmcbench.methods.encoder.tower import Tower
 from xmcbench.methods.ict import ICT
 from xmcbench.methods.maclr import MACLR, first_stage
+from xmcbench.methods.ngame import NGAME
 from xmcbench.methods.rts import RTS
 from xmcbench.methods.sentbert import SentBERT
 from xmcbench.methods.simcse import SimCSE
@@ -78,6 +80,17 @@ def test_the_effort_of_fine_tuning(trainings, stories, values, steps, rate):
     ((_, plan, batch, options),) = trainings(SentBERT, stories[2], **common, **values)
     assert (plan.steps, batch, options["share"]) == (steps, 8, 1.0)
     assert plan.learning_rate == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "batch"),
+    [(SentBERT, {"finetune_balanced": True}, 10), (NGAME, {"classifier_epochs": 0}, 30), (DEXML, {}, 30)],
+)
+def test_passes_over_the_pairs_in_batches_smaller_than_asked_for(trainings, stories, kind, values, batch):
+    """Of all labels, or of all documents: two passes over 60 pairs."""
+    ((task, plan, *_),) = trainings(kind, stories[2], finetune_epochs=2.0, finetune_batch=64, **values)
+    assert task.batch == batch
+    assert plan.steps * batch == 2 * 60
 
 
 def test_a_share_of_fine_tuning(trainings, stories):
