@@ -31,7 +31,7 @@ from xmcbench.methods.encoder.hardware import (
     pack,
 )
 from xmcbench.methods.encoder.saved_config import read_card
-from xmcbench.methods.encoder.settings import Side, choose_prompts
+from xmcbench.methods.encoder.settings import Side, check_room, choose_prompts
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -137,13 +137,17 @@ class EmbeddingModel:
             raise UsageError(f"the similarity of {name} is {compared!r}", "cosine, dot and euclidean can be searched")
         chosen_for = choose_prompts(f"the model {name}", model.prompts, model.default_prompt_name, prompts)
         own: dict[Side, str] = dict(zip(("instance", "label"), chosen_for, strict=True))
+        length = _length(model)
+        if isinstance(length, int):
+            for side, prompt in own.items():
+                check_room(side, _prompt_tokens(model, prompt, length), length, "max_length")
         widths = {len(_encode(model, side, ["a"], prompt, 1, compared)[0]) for side, prompt in own.items()}
         if len(widths) > 1:
             raise UsageError(f"{name} gives instances and labels vectors of different widths: {sorted(widths)}")
         width = widths.pop() + (compared == "euclidean")
         title = folder.resolve().name if source == "a local folder" else name
         facts = title, source, folder, files_sha256(folder, backend), model, backend, chosen, truncate_dim
-        return cls(*facts, max_length, _length(model), where, own, compared, width, batch, processes)
+        return cls(*facts, max_length, length, where, own, compared, width, batch, processes)
 
     def reload(self, device: str) -> EmbeddingModel:
         """The same model, loaded from its folder by another process."""
@@ -288,6 +292,18 @@ def _length(model: Any) -> int | dict[str, int | None] | None:
         own = {"query": query or whole, "document": document or whole} if query or document else {route: whole}
         lengths |= {name: int(length) if length and length < 2**31 else None for name, length in own.items()}
     return lengths.get("", lengths)
+
+
+def _prompt_tokens(model: Any, prompt: str, length: int) -> int:
+    """Return how many of ``length`` tokens a prompt takes, with special tokens; 0 without one, and where it is cut off
+    first or the tokenizer is none of transformers."""
+    from transformers import PreTrainedTokenizerBase
+
+    tokenizer = getattr(model, "tokenizer", None)
+    if not prompt or not isinstance(tokenizer, PreTrainedTokenizerBase) or tokenizer.truncation_side == "left":
+        return 0
+    # White space at its end can be a part of the text's first token.
+    return len(tokenizer(prompt.rstrip(), truncation=True, max_length=length)["input_ids"])
 
 
 def _encode(

@@ -137,6 +137,15 @@ def choose_prompts(
     )
 
 
+def check_room(side: Side, prompt_tokens: int, length: int, parameter: str) -> None:
+    """Raise UsageError where a prompt fills a text of ``length`` tokens: all texts would have one vector.
+    prompt_tokens: with special tokens, 0 without a prompt. parameter: that limits the length."""
+    if prompt_tokens >= length:
+        raise UsageError(
+            f"the prompt of {side}s fills all {length} tokens of a text", f"raise {parameter}, or shorten {side}_prompt"
+        )
+
+
 def _own(model: str, stated: Mapping[str, str], side: Side) -> str | None:
     """Return the prompt that is named after a side, if any. Raises UsageError if there are several different ones."""
     exact = next((stated[name] for name in _ROLES[side] if name in stated), None)

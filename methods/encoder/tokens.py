@@ -49,6 +49,15 @@ class Tokenizer:
         """The largest number of a token."""
         return max(self._fast.get_vocab(with_added_tokens=True).values(), default=0)
 
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens before a text and after it, if there is a prompt; 0 without one, and where it is cut off first."""
+        if not self.prompt or self._cut == "left":
+            return 0
+        self._fast.no_truncation()
+        # White space at its end can be a part of the text's first token.
+        return len(self._fast.encode(self.prompt.rstrip()).ids)
+
     def __call__(self, texts: list[str], max_length: int) -> list[list[int]]:
         """Token numbers of each text, including special tokens; an empty text has only these."""
         self._fast.enable_truncation(max_length, direction=self._cut)

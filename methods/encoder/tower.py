@@ -25,7 +25,7 @@ from xmcbench.methods.encoder.hardware import Place, Precision, choose_device, c
 from xmcbench.methods.encoder.network import Encoder, Head
 from xmcbench.methods.encoder.opening import longest_input, open_encoder, open_tokenizer
 from xmcbench.methods.encoder.saved_config import read_card
-from xmcbench.methods.encoder.settings import read_settings
+from xmcbench.methods.encoder.settings import Side, check_room, read_settings
 from xmcbench.methods.encoder.tokens import Tokenizer, TokenStore
 from xmcbench.methods.encoder.training import Task, TrainingPlan, train
 
@@ -140,8 +140,8 @@ class Tower:
     ) -> Tower:
         """Find a backbone and open it with a head. corpus: instances and labels, which a ``scratch:`` backbone is
         trained on. prompts: of both, None for the checkpoint's own. Raises what ``find_backbone`` and ``open_encoder``
-        raise, UsageError where the tokenizer has tokens that the network has not, and Unavailable without the device or
-        enough GPUs."""
+        raise, UsageError where the tokenizer has tokens that the network has not or a prompt fills a text, and
+        Unavailable without the device or enough GPUs."""
         device = choose_device(compute.device, compute.processes)
         chosen = choose_precision(precision, device)
         backbone = find_backbone(
@@ -161,7 +161,11 @@ class Tower:
                 f"{table.num_embeddings} of them",
                 "resize_token_embeddings of transformers adds them to the network",
             )
-        limits = longest_input(backbone.folder), temperature if encoder.cosine else 1.0, lengths
+        longest = longest_input(backbone.folder)
+        sides: tuple[Side, Side] = "instance", "label"
+        for side, tokenizer, length in zip(sides, tokenizers, lengths, strict=True):
+            check_room(side, tokenizer.prompt_tokens, min(length, longest), f"{side}_length")
+        limits = longest, temperature if encoder.cosine else 1.0, lengths
         return cls(backbone, encoder, tokenizers, *limits, seed, device, compute.processes, artifacts)
 
     def limit(self, length: int) -> int:

@@ -122,6 +122,17 @@ def test_a_similarity_that_cannot_be_searched(model, ranked):
         ranked(folder)
 
 
+@pytest.mark.parametrize("side", ["instance", "label"])
+def test_a_prompt_that_leaves_no_room_for_a_text(model, ranked, side):
+    """All texts would have one vector. One token of a text is enough."""
+    folder, _ = model()
+    values = {f"{side}_prompt": "find the old new red green "}  # eight tokens with [CLS] and [SEP]
+    with pytest.raises(UsageError, match=f"the prompt of {side}s fills all 8 tokens of a text") as refused:
+        ranked(folder, max_length=8, **values)
+    assert refused.value.hint == f"raise max_length, or shorten {side}_prompt"
+    ranked(folder, max_length=9, **values)
+
+
 @pytest.mark.parametrize("by", ["model", "parameter"])
 def test_truncation(model, ranked, stories, by):
     folder, reference = model(truncate_dim=5 if by == "model" else None)

@@ -61,6 +61,8 @@ def test_a_long_text_is_cut_on_the_side_that_the_checkpoint_states(checkpoint, t
     whole = tokenizer([text], 16)[0]
     assert tokenizer([text], 5) == [[*whole[:4], whole[-1]]]
     assert left([text], 5) == [[whole[0], *whole[-4:]]]
+    # A longer text loses its prompt first.
+    assert [open_tokenizer(path, "the old ").prompt_tokens for path in (checkpoint(), folder)] == [4, 0]
 
 
 def test_the_checksum_of_a_tokenizer_is_that_of_its_file_and_prompt(checkpoint, tokenizer):

@@ -206,6 +206,19 @@ def test_a_tokenizer_with_more_tokens_than_the_network(checkpoint, stories, tmp_
         method.fit(*stories[:2])
 
 
+@pytest.mark.parametrize("side", ["instance", "label"])
+def test_a_prompt_that_leaves_no_room_for_a_text(made, stories, artifacts, side):
+    """All texts would have one vector. One token of a text is enough."""
+    method = made(SentBERT, **{f"{side}_prompt": "find the old "})  # five tokens with [CLS] and [SEP]
+    method.artifacts = artifacts
+    setattr(method, f"{side}_length", 5)
+    with pytest.raises(UsageError, match=f"the prompt of {side}s fills all 5 tokens of a text") as refused:
+        method.fit(*stories[:2])
+    assert refused.value.hint == f"raise {side}_length, or shorten {side}_prompt"
+    setattr(method, f"{side}_length", 6)
+    method.fit(*stories[:2])
+
+
 def test_a_tower_is_told_where_to_compute(checkpoint, artifacts, stories, monkeypatch):
     values = {
         "head": "native",
