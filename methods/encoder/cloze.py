@@ -57,7 +57,7 @@ class Splitter:
         from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
         assert self.model is not None
-        learned = json.loads(self.model.read_text())
+        learned = json.loads(self.model.read_text(encoding="utf-8"))
         parameters = PunktParameters()
         parameters.abbrev_types = set(learned["abbreviations"])
         parameters.collocations = {(first, second) for first, second in learned["collocations"]}
@@ -85,7 +85,7 @@ def splitter(kind: Sentences, artifacts: Artifacts, raw_X: Texts) -> Splitter:
             "starters": sorted(found.sent_starters),
             "orthography": dict(sorted(found.ortho_context.items())),
         }
-        (folder / "punkt.json").write_text(json.dumps(learned, ensure_ascii=False))
+        (folder / "punkt.json").write_text(json.dumps(learned, ensure_ascii=False), encoding="utf-8")
 
     return Splitter(artifacts.get("punkt", {"digest": raw_X.digest}, build) / "punkt.json")
 
@@ -139,7 +139,7 @@ class Repeated:
     def tokens(self, pair: int, visit: int) -> np.ndarray:
         """The tokens of a context at a visit. A context that would be empty keeps its title."""
         place = int(self.places[pair])
-        title, content = self.texts.titles[place], self.texts.contents[place]
+        title, content = self.texts.titles[place].strip(), self.texts.contents[place]
         found = self.split(content)
         text = without_title(title, found, self.title_dropout, draw_of(self.seed, visit, pair)) or " ".join(found)
         return np.array(self.tokenizer([text], self.context_length)[0], np.int32)
@@ -236,9 +236,9 @@ def draw_of(seed: int, visit: int, pair: int) -> np.random.Generator:
 
 
 def _documents(texts: Texts, split: Splitter) -> Iterator[tuple[str, list[str]]]:
-    """Title and sentences of each document."""
+    """Title and sentences of each document, without white space around them."""
     for title, content in zip(texts.titles, texts.contents, strict=True):
-        yield title if title.strip() else "", split(content)
+        yield title.strip(), split(content)
 
 
 def _contexts(kept: Texts, split: Splitter, title_dropout: float, seed: int) -> Iterator[str]:

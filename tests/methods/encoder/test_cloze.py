@@ -1,6 +1,9 @@
 """The cloze task, and the sentences that it is made of."""
 
+import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -54,6 +57,15 @@ def test_which_documents_have_a_context(artifacts, checkpoint):
     assert one.contexts[1].tolist() == tokenizer(["apple apple"], 16)[0]
     with pytest.raises(MethodError, match="no document has a title and a content"):
         context_pairs(artifacts, texts.take([1, 2, 4]), (tokenizer, tokenizer), min_sentences=1, **options)
+
+
+def test_white_space_around_a_title_is_not_looked_for(artifacts, checkpoint):
+    """At the first visit and at a later one."""
+    texts, tokenizer = Texts.from_lists([" apple \r\n"], ["An apple. No more."]), open_tokenizer(checkpoint())
+    options = {"context_length": 16, "title_length": 8, "title_dropout": 1.0, "seed": 0, "min_sentences": 1}
+    drawn = context_pairs(artifacts, texts, (tokenizer, tokenizer), **options)
+    for visit in (0, 1):
+        assert drawn.visit(visit)[0].tolist() == tokenizer(["An . No more."], 16)[0]
 
 
 @pytest.mark.parametrize(("long", "rows", "least"), [(1, [0, 1, 2], 1), (2, [0, 1], 2)])
@@ -112,6 +124,23 @@ def test_by_expression(artifacts, corpus):
     assert split("\u300c\u4f55\uff01\uff1f\u300d\u3068") == ["\u300c\u4f55\uff01\uff1f\u300d\u3068"]
     assert split("\u0915 \u0964 \u0916 \u061f") == ["\u0915 \u0964", "\u0916 \u061f"]
     assert len(split(corpus.contents[0])) == 5
+
+
+def test_punkt_whatever_the_locale_writes(tmp_path):
+    """Its words have letters that ASCII lacks."""
+    code = """
+from pathlib import Path
+from xmcbench import Artifacts, Texts
+from xmcbench.methods.encoder.cloze import splitter
+texts = Texts.from_lists(["apple"], ["\\u00c4pfel z. B. sind gut. \\u00c4pfel."])
+print(len(splitter("punkt", Artifacts(Path("store")), texts)(texts.contents[0])))
+"""
+    locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, **locale}, cwd=tmp_path
+    )
+    assert int(ended.stdout) >= 2
 
 
 def test_punkt_learns_abbreviations_from_the_corpus(artifacts, corpus):
