@@ -176,20 +176,37 @@ def find_backbone(
 ) -> Backbone:
     """Return the checkpoint of a name. name: a folder; ``all-MiniLM-L6-v2``, from its package or the hub;
     ``scratch:LAYERSxWIDTH``, trained here on raw_X and raw_Y by the remaining arguments; or an id of the hub. Raises
-    Unavailable without the weights, UsageError if a folder has none, MethodError if their checksum is wrong."""
-    shape = _SCRATCH.fullmatch(name)
+    Unavailable without the weights, UsageError if a folder has none or a shape is invalid, MethodError if their
+    checksum is wrong."""
+    shape = _scratch_shape(name)
     if shape:
         from xmcbench.methods.encoder.scratch import scratch_checkpoint
 
-        layers, width = int(shape[1]), int(shape[2])
         folder = scratch_checkpoint(
-            artifacts, raw_X, raw_Y, layers, width, steps=mlm_steps, seed=seed, device=device, precision=precision
+            artifacts, raw_X, raw_Y, *shape, steps=mlm_steps, seed=seed, device=device, precision=precision
         )
         return Backbone(name, f"trained on the corpus, {mlm_steps} steps", folder, weights_sha256(folder))
     folder, source = locate(name)
     if name == MINILM:
         check_minilm(folder)
     return Backbone(folder.resolve().name if source == _LOCAL else name, source, folder, weights_sha256(folder))
+
+
+def _scratch_shape(name: str) -> tuple[int, int] | None:
+    """Return layers and width of a ``scratch:`` name, None for another one. Raises UsageError for an invalid shape."""
+    shape = _SCRATCH.fullmatch(name)
+    if not shape:
+        return None
+    layers, width = int(shape[1]), int(shape[2])
+    size = head_size(width)
+    if layers < 1 or width < size or width % size:
+        raise UsageError(f"{name} is not a valid encoder", f"the width must be a multiple of {size}")
+    return layers, width
+
+
+def head_size(width: int) -> int:
+    """Return the width of an attention head in a ``scratch:`` encoder."""
+    return 32 if width <= 384 else 64
 
 
 def check_minilm(folder: Path) -> None:
@@ -233,11 +250,12 @@ def locate(name: str) -> tuple[Path, str]:
 def require_backbone(name: str, prompts: tuple[str | None, str | None] = (None, None)) -> None:
     """Raise Unavailable, with the command that installs them, if ``find_backbone`` could not get the weights. Nothing
     is downloaded and no framework imported: it runs while planning. prompts: of instances and labels, None for the
-    checkpoint's own. Raises UsageError for an unknown name, and for a folder that is no usable checkpoint."""
+    checkpoint's own. Raises UsageError for an unknown name, an invalid shape, and a folder that is no usable
+    checkpoint."""
     if Path(os.path.expanduser(name)).is_dir() and name != MINILM:
         _weights(Path(os.path.expanduser(name)))
         read_settings(Path(os.path.expanduser(name))).choose_prompts(prompts)
-    elif not _SCRATCH.fullmatch(name):
+    elif not _scratch_shape(name):
         require_located(name)
 
 

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from xmcbench import Artifacts, Texts, UsageError
+from xmcbench import Artifacts, Texts
 from xmcbench.methods.distributed.machines import alone
 from xmcbench.methods.encoder import checkpoints
+from xmcbench.methods.encoder.backbone import head_size
 from xmcbench.methods.encoder.batches import Epochs, pad_texts, split_step
 from xmcbench.methods.encoder.network import cheap_dropout
 from xmcbench.methods.encoder.opening import open_tokenizer
@@ -46,12 +47,7 @@ def scratch_checkpoint(
     precision: str,
 ) -> Path:
     """The folder of a BERT of ``layers`` x ``width`` for this corpus, taken from the artifacts, or made and put there.
-    steps: of masked-language modeling. device, precision: of its training. Raises UsageError for an invalid shape."""
-    head_size = 32 if width <= 384 else 64
-    if layers < 1 or width < head_size or width % head_size:
-        raise UsageError(
-            f"scratch:{layers}x{width} is not a valid encoder", f"the width must be a multiple of {head_size}"
-        )
+    steps: of masked-language modeling. device, precision: of its training."""
     # Without device and precision, as pre-trainings are kept: they hold what they changed of this one checkpoint.
     identity = {
         "instances": raw_X.digest,
@@ -65,7 +61,7 @@ def scratch_checkpoint(
         _train_tokenizer(folder, raw_X, raw_Y)
         tokenizer = open_tokenizer(folder)
         stores = [TokenStore.of(artifacts, texts, tokenizer, LENGTH) for texts in (raw_X, raw_Y)]
-        network = _network(layers, width, width // head_size, folder, seed, precision)
+        network = _network(layers, width, width // head_size(width), folder, seed, precision)
         plan = TrainingPlan(steps, LEARNING_RATE, seed=seed)
         computed = {**identity, "precision": precision, "device": device}
         state = artifacts.unfinished("scratch", computed, scratch_checkpoint)

@@ -267,7 +267,7 @@ def test_what_is_here_is_not_asked_for(hub, checkpoint, snapshot, monkeypatch):
 
 
 def test_what_is_wrong_is_known_before_anything_runs(hub, tmp_path):
-    for name in ("./nowhere", "spaces in/it", str(tmp_path), "~nosuchuser/x"):
+    for name in ("./nowhere", "spaces in/it", str(tmp_path), "~nosuchuser/x", "scratch:2x100"):
         with pytest.raises(UsageError):
             require_backbone(name)
     with pytest.raises(UsageError):
