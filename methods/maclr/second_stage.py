@@ -141,10 +141,11 @@ class SoftTargets(ContrastiveTask):
         """teacher: a ranking of the instances' labels; batch: instances of a step, over all processes. length: labels
         of a list. sharpness: what the teacher's scores are divided by before the softmax that makes targets of them."""
         self._instances, self._labels, self._temperature = instances, labels, temperature
-        self._lists, scores = teacher.indices[:, :length], teacher.scores[:, :length].astype(np.float64)
-        whole = (self._lists >= 0).all(1) & (teacher.k >= length)
-        self._rows = np.flatnonzero(whole)
-        shares = np.exp((scores - scores[:, :1]) / sharpness, where=self._lists >= 0, out=np.zeros(scores.shape))
+        self._lists = teacher.indices[:, :length]
+        listed = self._lists >= 0
+        scores = np.where(listed, teacher.scores[:, :length].astype(np.float64), 0.0)
+        self._rows = np.flatnonzero(listed.all(1) & (teacher.k >= length))
+        shares = np.exp((scores - scores[:, :1]) / sharpness, where=listed, out=np.zeros(scores.shape))
         self._targets = (shares / np.maximum(shares.sum(1, keepdims=True), 1e-12)).astype(np.float32)
         self._epochs = Epochs(len(self._rows), batch, seed)
 

@@ -101,7 +101,7 @@ class SelfTraining(ContextEncoder):
     def require(self) -> None:
         """Raise UsageError too where hard negatives have too few ranks, and for a parameter that has no effect."""
         super().require()
-        if self.hard_negatives > self.hard_last - self.hard_first + 1:
+        if self.hard_negatives > max(0, self.hard_last - self.hard_first + 1):
             raise UsageError(
                 f"maclr.hard_negatives = {self.hard_negatives}, but the ranks from hard_first = {self.hard_first} to "
                 f"hard_last = {self.hard_last} hold fewer labels",
@@ -109,6 +109,11 @@ class SelfTraining(ContextEncoder):
             )
         if self.pseudo_twice and self.pseudo_mix != "each":
             raise self._no_effect("pseudo_twice", f"pseudo_mix = {self.pseudo_mix}")
+        if self.min_pseudo_margin and self.pseudo_mix != "each":
+            ranked = self.pseudo_depth if self.pseudo_mix == "agreement" else self._width
+            if self.pseudo_top >= ranked:
+                where = f"pseudo_top = {self.pseudo_top} of a mix of at most {ranked} labels"
+                raise self._no_effect("min_pseudo_margin", where)
         if self.pseudo_loss == "soft":
             self._check_soft()
 
@@ -148,10 +153,10 @@ class SelfTraining(ContextEncoder):
         most = self.pseudo_steps * self.batch * (_CANDIDATES if choosy else 1)
         rows = draw_visited(len(raw_X), held_out, most, self.seed)
         read = raw_X if len(rows) == len(raw_X) else raw_X.take(rows)
-        for number in range(self.pseudo_rounds):
-            steps = self.pseudo_steps * (number + 1) // self.pseudo_rounds
-            steps -= self.pseudo_steps * number // self.pseudo_rounds
-            name = "stage II" if self.pseudo_rounds == 1 else f"stage II, round {number + 1}"
+        rounds = min(self.pseudo_rounds, self.pseudo_steps)
+        for number in range(rounds):
+            steps = self.pseudo_steps * (number + 1) // rounds - self.pseudo_steps * number // rounds
+            name = "stage II" if rounds == 1 else f"stage II, round {number + 1}"
             seed = self._seed_of_round(number)
             task, identity = self._pseudo_task(tower, raw_X, read, raw_Y, own_titles.of_rows(rows), seed)
             replayed = self.batch, self.pseudo_replay, seed, held_out
@@ -233,12 +238,18 @@ class SelfTraining(ContextEncoder):
             rankings = {name: without_own_titles(ranking, own_titles, wanted) for name, ranking in rankings.items()}
         return rankings
 
+    @property
+    def _width(self) -> int:
+        """Labels that the sum of all sources ranks at most."""
+        from xmcbench.methods.maclr.pseudo_pairs import DEPTH
+
+        return max(DEPTH, self.hard_last if self.hard_negatives else 0)
+
     def _together(self, rankings: Mapping[str, TopK], labels: int) -> TopK:
         """One ranking by the sum of all sources: that of ``sum``, of hard negatives and of soft targets."""
-        from xmcbench.methods.maclr.pseudo_pairs import DEPTH, sum_scores
+        from xmcbench.methods.maclr.pseudo_pairs import sum_scores
 
-        width = max(DEPTH, self.hard_last if self.hard_negatives else 0)
-        return sum_scores([*rankings.values()], labels, width=width)
+        return sum_scores([*rankings.values()], labels, width=self._width)
 
     def _pseudo_pairs(self, rankings: Mapping[str, TopK], documents: int, labels: int) -> PseudoPairs:
         """The pseudo labels of each text that is read. documents, labels: how many texts and labels there are."""

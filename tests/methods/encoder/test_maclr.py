@@ -344,12 +344,40 @@ def test_ranks_that_hold_too_few_hard_negatives(checkpoint):
     MACLR(backbone=str(checkpoint()), hard_negatives=3, hard_first=5, hard_last=7).require()
     with pytest.raises(UsageError, match="hard_negatives = 4, but the ranks from hard_first = 5 to hard_last = 7"):
         MACLR(backbone=str(checkpoint()), hard_negatives=4, hard_first=5, hard_last=7).require()
+    MACLR(backbone=str(checkpoint()), hard_first=60).require()  # without hard negatives, their ranks are not looked at
+
+
+@pytest.mark.parametrize(
+    ("values", "listed"),
+    [
+        ({"pseudo_mix": "sum"}, 100),
+        ({"pseudo_mix": "sum", "hard_last": 150}, 100),
+        ({"pseudo_mix": "sum", "hard_last": 150, "hard_negatives": 1}, 150),
+        ({"pseudo_mix": "agreement", "pseudo_depth": 20}, 20),
+    ],
+)
+def test_a_margin_needs_a_label_behind_the_pseudo_labels(values, listed, checkpoint):
+    """As many as a mix lists at most have none."""
+    values = {"backbone": str(checkpoint()), "min_pseudo_margin": 0.1, **values}
+    with pytest.raises(UsageError, match=r"maclr.min_pseudo_margin = 0.1 has no effect with pseudo_top = ") as refused:
+        MACLR(pseudo_top=listed, **values).require()
+    assert refused.value.hint == "set min_pseudo_margin=0"
+    MACLR(pseudo_top=listed - 1, **values).require()
+    MACLR(pseudo_top=listed, **{**values, "min_pseudo_margin": 0.0}).require()
+    MACLR(pseudo_top=listed, **{**values, "pseudo_mix": "each"}).require()
 
 
 def test_pseudo_labels_are_found_anew_before_each_round(run, stories):
     _, method = run(stories, pseudo_rounds=2)
     assert [method.notes[f"stage II, round {number}"]["steps"] for number in (1, 2)] == [1, 2]
     assert "stage II" not in method.notes
+
+
+def test_no_round_without_a_step(run, stories):
+    _, method = run(stories, pseudo_rounds=8)  # of three steps
+    rounds = {name: note["steps"] for name, note in method.notes.items() if name.startswith("stage II")}
+    assert rounds == {f"stage II, round {number}": 1 for number in (1, 2, 3)}
+    assert run(stories, pseudo_rounds=8, pseudo_steps=1)[1].notes["stage II"]["steps"] == 1
 
 
 def test_rounds_go_on_where_the_one_before_ended(run, stories, monkeypatch):

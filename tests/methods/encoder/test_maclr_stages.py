@@ -472,8 +472,9 @@ def test_soft_targets(sources, encoder, place):
     rng = np.random.default_rng(0)
     teacher = TopK.from_scores(rng.random((30, 10)), 4)
     teacher.indices[7, 1:], teacher.scores[7, 1:] = -1, -np.inf
+    teacher.indices[8], teacher.scores[8] = -1, -np.inf
     task = SoftTargets(sources.documents, sources.labels, teacher, 6, TEMPERATURE, seed=0, length=3, sharpness=0.2)
-    assert len(task) == 29
+    assert len(task) == 28
     short = TopK(teacher.indices[:, :2], teacher.scores[:, :2])
     assert (
         len(SoftTargets(sources.documents, sources.labels, short, 6, TEMPERATURE, seed=0, length=3, sharpness=0.2)) == 0
