@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
@@ -156,8 +157,9 @@ class Method:
         """Return the files, folders, and models that parameters name: parameter -> path, or model with its revision.
 
         A cell is identified by their content instead of their name, so that a replaced file is never taken for the
-        earlier one. Unless a class overrides this, every text parameter counts that names a file or a folder that
-        exists, and is none of the default, one of several choices, and what ``uses`` names.
+        earlier one. A text is the name of a model only where no file or folder has it. Unless a class overrides this,
+        every text parameter counts that names a file or a folder that exists, and is none of the default, one of
+        several choices, and what ``uses`` names.
         """
         named = parameters.select_files(parameters.list_parameters(type(self)), self.parameters())
         used = self.uses()
@@ -260,9 +262,9 @@ def identity_values(method: Method) -> dict[str, Any]:
 
 
 def _identity(value: Path | str) -> str:
-    if isinstance(value, str):
+    if isinstance(value, str) and not os.path.exists(os.path.expanduser(value)):
         return value
-    path = value.expanduser()
+    path = Path(value).expanduser()
     if path.is_dir():
         return f"sha256:{fingerprint_folder(path)}"
     return f"sha256:{fingerprint(path)}" if path.exists() else ""

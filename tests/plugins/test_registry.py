@@ -86,6 +86,8 @@ def test_an_import_leaves_no_files(plugin, tmp_path):
             "preset 'quick': A.steps = 0 is out of range: it must be at least 1",
         ),
         (GOOD.format(name="A") + "        seed: int = 3\n", "A.seed is part of the contract"),
+        (GOOD.format(name="A") + "        files = 'words.txt'\n", "A.files is 'words.txt': write ('words.txt',)"),
+        (GOOD.format(name="A") + "        files = (3,)\n", "A.files is (3,), not names of files"),
     ],
 )
 def test_a_broken_file_is_an_entry_with_its_reason(plugin, source, problem):

@@ -188,8 +188,9 @@ def test_a_module_called_presets_does_not_count(digests, file):
     assert digests({**named, **small, "util.py": "RATE = 2\n"}) == before
 
 
-def test_files_that_a_class_declares_count(digests, tmp_path):
-    declared = {"one.py": "class One:\n    files = ('table.txt', 'rooms/data.bin')\n"}
+@pytest.mark.parametrize("names", ["('table.txt', 'rooms/data.bin')", "['table.txt', 'rooms/data.bin']"])
+def test_files_that_a_class_declares_count(digests, tmp_path, names):
+    declared = {"one.py": f"class One:\n    files = {names}\n"}
     files = {"table.txt": "1", "rooms/data.bin": "1"}
     before = digests({**declared, **files})
     for changed in files:

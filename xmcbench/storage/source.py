@@ -180,7 +180,7 @@ def _list_declared(thing: object) -> Iterator[tuple[str, str]]:
     """Yield the files that a class, or that of an instance, declares in ``files``: as written, and their SHA-256."""
     for cls in (thing if inspect.isclass(thing) else type(thing)).__mro__:
         declared = vars(cls).get("files")
-        for name in declared if isinstance(declared, tuple) else ():
+        for name in declared if isinstance(declared, tuple | list) else ():
             path = _file_of(cls.__module__).parent / Path(name).expanduser()
             try:
                 yield name, sha256_file(path)
