@@ -66,6 +66,22 @@ def test_a_second_search_finds_the_trials_finished(inside, tiny, plugin, tmp_pat
     assert len(list(Store(tmp_path / "runs").records())) == len(records) + 1
 
 
+def test_trials_of_other_code_are_marked(inside, tiny, plugin):
+    """The best trial may owe it to the code."""
+    words = ("tune", "peak", "--dataset", tiny, "--plugin", plugin(WEIGHTS), "--search")
+    assert "stale" not in inside(*words, "at=0.9", code=0).stdout
+    plugin(WEIGHTS.replace("self.at - 0.3", "self.at - 0.4"))
+    *_, last = inside(*words, "at=0.5,0.9", code=0).stdout.splitlines()
+    assert last == "trial 0: stale: the method's code has changed since this result was made"
+    plugin(WEIGHTS)
+    *_, last = inside(*words, "at=0.5,0.9", code=0).stdout.splitlines()
+    assert last.startswith("trial 1: stale: ")
+    plugin(WEIGHTS.replace("self.at - 0.3", "self.at - 0.2"))
+    *_, last = inside(*words, "at=0.5,0.9", code=0).stdout.splitlines()
+    assert last.startswith("trials 0, 1: stale: ")
+    assert "stale" not in inside(*words, "at=0.5,0.9", "--refresh", code=0).stdout
+
+
 def test_a_file_that_is_no_figure_of_ours_is_kept(inside, tiny, tmp_path):
     words = ("tune", "bm25", "--dataset", tiny, "--trials", "1", "--search", "k1", "--figure")
     (tmp_path / "mine.svg").write_text("<svg/>")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from xmcbench.plugins.registry import Registry
     from xmcbench.records import Record
+    from xmcbench.results import Results
 
 #: Share of the training instances that is held out.
 SHARE = 0.1
@@ -43,7 +44,8 @@ SHARE = 0.1
 
 @dataclass(frozen=True)
 class Trial:
-    """One choice of values. value: of the metric, the mean over seeds; None for a reason."""
+    """One choice of values. value: of the metric, the mean over seeds; None for a reason. problems: with its records,
+    such as that they are stale."""
 
     number: int
     values: Mapping[str, Scalar]
@@ -51,6 +53,7 @@ class Trial:
     half_width: float = 0.0
     reason: str = ""
     records: tuple[Record, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,10 +97,19 @@ class Tuned:
             before = f", {_percent(first)} with the {values}{', within the interval' if is_close else ''}"
         width = f" ±{100 * best.half_width:.1f}"
         chosen = f"select it with {self.flags}" if best.number else f"no trial is better than the {values}"
-        return (
+        found = (
             f"best {self.metric} of {len(self.trials)} trials of {self.name} on {self.dataset}, {self.setting}: "
             f"{_percent(best)}{width}{before}; {chosen}"
         )
+        return "\n".join([found, *self.problems()])
+
+    def problems(self) -> list[str]:
+        """Return one line per problem of some trials, such as that they are stale."""
+        numbers: dict[str, list[str]] = {}
+        for trial in self.trials:
+            for problem in trial.problems:
+                numbers.setdefault(problem, []).append(str(trial.number))
+        return [f"trial{'s' * (len(own) > 1)} {', '.join(own)}: {problem}" for problem, own in numbers.items()]
 
     def chart(self) -> Lines:
         """Return the chart of the metric by the number of the trial, and of the best value until then."""
@@ -180,7 +192,7 @@ def tune(
         try:
             grids, options = make_grids([given], options)
             planned = plan_run(grids, options, registry, filter_name)
-            trial = _read(number, values, metric, planned.execute().records, planned.filter)
+            trial = _read(number, values, metric, planned.execute())
         except XmcbenchError as error:  # values that do not fit together
             if not number:
                 raise
@@ -196,15 +208,17 @@ def tune(
     return Tuned(records[0].cell.dataset, records[0].cell.setting.title, spec, metric, tuple(made), fixed)
 
 
-def _read(number: int, values: Mapping[str, Scalar], metric: str, records: Sequence[Record], filter_name: str) -> Trial:
+def _read(number: int, values: Mapping[str, Scalar], metric: str, results: Results) -> Trial:
     """Return a trial with the mean of its records, one per seed."""
+    records = results.records
     reason = next((f"{record.status}: {record.reason}" for record in records if not record.ok), "")
-    scores = [record.metrics[filter_name] for record in records if record.ok]
+    scores = [record.metrics[results.filter] for record in records if record.ok]
     if reason or any(metric not in score.values for score in scores):
         return Trial(number, values, None, reason=reason or f"it has no {metric}")
     widths = [(score.intervals[metric][1] - score.intervals[metric][0]) / 2 for score in scores]
     found = [score.values[metric] for score in scores]
-    return Trial(number, values, fmean(found), half_width(found, widths), "", tuple(records))
+    problems = results.staleness.problems(records)
+    return Trial(number, values, fmean(found), half_width(found, widths), "", records, problems)
 
 
 def _distribution(kinds: Any, space: Space) -> BaseDistribution:
