@@ -152,6 +152,10 @@ def test_a_file_counts_by_its_content_however_its_path_is_returned(tmp_path, kin
 
 def test_a_model_counts_by_its_name():
     class Reading(Method):
+        one: str = ""
+        list: str = ""
+        odd: str = ""
+
         def inputs(self):
             return {"one": "intfloat/e5@0123", "list": "e5@01," * 300, "odd": "e5\0"}
 

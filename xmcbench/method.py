@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xmcbench import parameters
 from xmcbench.environment import Compute
+from xmcbench.errors import PluginError
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.fingerprint import fingerprint, fingerprint_folder
 
@@ -250,9 +251,13 @@ def contents(method: Method) -> dict[str, str]:
     """Return parameter -> identity of its content, for the parameters that name a file, a folder, or a model.
 
     The identity is ``sha256:<hex>``, or a model of a hub with its revision. A path without a file keeps its name: the
-    method reports it. Raises DataError for a file that cannot be read, and what ``inputs`` raises.
+    method reports it. Raises DataError for a file that cannot be read, PluginError for a name of no parameter, and what
+    ``inputs`` raises.
     """
-    found = {name: _identity(value) for name, value in method.inputs().items()}
+    inputs = method.inputs()
+    if unknown := [name for name in inputs if name not in parameters.list_parameters(type(method))]:
+        raise PluginError(f"{type(method).__name__}.inputs() has {unknown[0]!r}, which is no parameter")
+    found = {name: _identity(value) for name, value in inputs.items()}
     return {name: identity for name, identity in found.items() if identity}
 
 
