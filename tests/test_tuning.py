@@ -209,6 +209,20 @@ def test_spaces_are_given(word, space):
     assert [*space_of(BM25, word).values()] == [space]
 
 
+def test_a_text_is_no_range():
+    words = Parameter("words", "str", "none")
+    search = ["words=../a.txt,../b.txt"]
+    assert spaces("m", {"words": words}, {"words": "none"}, {}, search) == {"words": Space(("../a.txt", "../b.txt"))}
+
+
+def test_combinations_that_are_not_all_tried_are_not_listed(tiny, tmp_path, monkeypatch):
+    """There may be more of them than fit into memory."""
+    monkeypatch.setattr("xmcbench.tuning.product", lambda *_: pytest.fail("they are listed"))
+    given = {"dataset": str(tiny), "methods": ["bm25"], "setting": "ez", "ratio": None, "by": None, "preset": None}
+    found = tune({**given, "set": {}, "seed": [0]}, 1, search=["k1=1,1.5", "b=0,1"], options=Options(tmp_path / "runs"))
+    assert len(found.trials) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from math import hypot
+from math import hypot, prod
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -171,14 +171,13 @@ def tune(
     if len(chosen) > 1:
         raise UsageError("several settings are given", f"a search takes one: {chosen[0].title}")
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0))
-    combinations = [
-        dict(zip(space, values, strict=True)) for values in product(*(own.choices for own in space.values()))
-    ]
+    choices = [own.choices for own in space.values()]
     first = {parameter: base[parameter] for parameter in space}
     fits = all(space[parameter].has(value) for parameter, value in first.items())
     # Choices alone are all tried, each combination once, where there are no more of them than trials.
-    is_whole = 0 < len(combinations) <= trials
-    whole = [values for values in combinations if values != first] if is_whole else []
+    is_whole = 0 < prod(map(len, choices)) <= trials
+    combinations = [dict(zip(space, values, strict=True)) for values in product(*choices)] if is_whole else []
+    whole = [values for values in combinations if values != first]
     trials = len(whole) + 1 if is_whole else trials
     for values in (*([first] if fits else []), *whole):
         study.enqueue_trial(values)
@@ -334,10 +333,10 @@ def _find_declared(parameter: Parameter, value: Scalar) -> Space | None:
 def _parse(parameter: Parameter, text: str, method: str) -> Space:
     """Return the space that a text gives: LOW..HIGH, or values with commas. Raises UsageError."""
     first, dots, last = text.partition("..")
-    if not dots:
+    if not dots or parameter.kind not in ("int", "float"):
         return Space(tuple(dict.fromkeys(parameter.parse(value.strip(), method) for value in text.split(","))))
     low, high = (parameter.parse(end, method) for end in (first, last))
-    if parameter.kind not in ("int", "float") or low is None or high is None or low >= high:  # type: ignore[operator]
+    if low is None or high is None or low >= high:  # type: ignore[operator]
         raise UsageError(f"{method}.{parameter.name} = {text} is no range", "LOW..HIGH, two numbers")
     numbers = float(low), float(high)
     return Space((), *numbers, parameter.kind == "int", is_log=numbers[0] > 0 and numbers[1] >= _SPAN * numbers[0])
