@@ -615,6 +615,17 @@ def test_suggestions_are_a_frame_and_a_table(tiny, options, imported, tmp_path):
             xmcbench.suggest(tiny, **{"method": "popular", **wrong}, options=options)
 
 
+def test_suggestions_of_other_code_are_marked(tiny, options, altered):
+    found = xmcbench.suggest(tiny, "tfidf", options=options)
+    assert (found.problems, "stale" in str(found)) == ((), False)
+    xmcbench.records.Store(options.runs).write(altered(found.record, (("method", "source_sha256"), "0" * 64)))
+    found = xmcbench.suggest(tiny, "tfidf", options=options)
+    (problem,) = found.problems
+    assert problem == f"{found.name}: stale: the method's code has changed since this result was made"
+    assert str(found).endswith(f"\n\n{problem}")
+    assert "stale: the method" in found._repr_html_()
+
+
 def test_two_rows_are_compared_and_explained_in_a_notebook(tiny, options):
     xmcbench.run(tiny, methods=["tfidf", "bm25"], options=options)
     compared = xmcbench.compare("tfidf", "bm25")

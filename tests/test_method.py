@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from xmcbench import Method, MethodError, Texts, TopK
+from xmcbench.method import contents
 
 TEXTS = Texts.from_lists(["a", "b", "c"])
 
@@ -131,3 +132,31 @@ def test_a_part_is_no_folder_of_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert Backup(first="bm25", table="bm25/../bm25").inputs() == {"table": Path("bm25/../bm25")}
     assert Backup(first="bm25").inputs() == {}
+
+
+@pytest.mark.parametrize("kind", [Path, str])
+def test_a_file_counts_by_its_content_however_its_path_is_returned(tmp_path, kind):
+    class Reading(Method):
+        table: str = "none"
+
+        def inputs(self):
+            return {"table": kind(self.table)}
+
+    file, found = tmp_path / "table.txt", set()
+    for text in ("one", "two"):
+        file.write_text(text)
+        found |= {contents(Reading(table=str(file)))["table"]}
+    assert len(found) == 2
+    assert all(identity.startswith("sha256:") for identity in found)
+
+
+def test_a_model_counts_by_its_name():
+    class Reading(Method):
+        one: str = ""
+        list: str = ""
+        odd: str = ""
+
+        def inputs(self):
+            return {"one": "intfloat/e5@0123", "list": "e5@01," * 300, "odd": "e5\0"}
+
+    assert contents(Reading()) == Reading().inputs()

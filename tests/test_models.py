@@ -19,6 +19,7 @@ from xmcbench.methods.tfidf import Tfidf
 from xmcbench.methods.xr_linear import XRLinear
 from xmcbench.methods.zestxml import ZestXML
 from xmcbench.records import Store
+from xmcbench.runner.predict_texts import predict_texts
 
 SPARSE = {
     "tfidf": (Tfidf, {}),
@@ -221,6 +222,19 @@ def test_what_is_no_model_is_one_error(tiny, tmp_path, options, plugin):
         with pytest.raises(error, match=said):
             Model.load(out)
     (out / "model.json").write_text(json.dumps(facts))
+    lines = (out / "labels.jsonl").read_text().splitlines(keepends=True)
+    (out / "labels.jsonl").write_text("".join(reversed(lines)))
+    with pytest.raises(DataError, match=r"labels.jsonl: checksum mismatch \(fit the model again\)"):
+        Model.load(out)
+    del facts["labels_sha256"]  # a model of an earlier version
+    (out / "model.json").write_text(json.dumps(facts))
+    assert Model.load(out).labels.titles[0] == json.loads(lines[-1])["title"]
+    (arrays,) = out.glob("*.safetensors")
+    content = arrays.read_bytes()
+    arrays.write_bytes(b"{")
+    with pytest.raises(DataError, match=r"cannot read .*\(fit the model again\)"):
+        Model.load(out)
+    arrays.write_bytes(content)
     (out / "labels.jsonl").write_text("{")
     with pytest.raises(DataError, match="labels.jsonl cannot be read"):
         Model.load(out)
@@ -309,6 +323,21 @@ def test_a_model_replaces_a_model_and_nothing_else(tiny, tmp_path, options, monk
     monkeypatch.chdir(tmp_path / "empty")
     with pytest.raises(UsageError, match="is the current folder"):
         library.fit(tiny, "tfidf", ".", overwrite=True, options=options)
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_what_appears_during_the_training_stays(tiny, tmp_path, options, monkeypatch, overwrite):
+    out = tmp_path / "model"
+
+    def train(*arguments):
+        out.mkdir()
+        (out / "notes.txt").write_text("mine")
+        return predict_texts(*arguments)
+
+    monkeypatch.setattr("xmcbench.models.predict_texts", train)
+    with pytest.raises(UsageError, match="already exists"):
+        library.fit(tiny, "tfidf", out, overwrite=overwrite, options=options)
+    assert [path.name for path in tmp_path.glob("model/*")] == ["notes.txt"]
 
 
 def test_arguments_of_another_kind_are_refused(tiny, tmp_path, options):

@@ -66,6 +66,22 @@ def test_a_second_search_finds_the_trials_finished(inside, tiny, plugin, tmp_pat
     assert len(list(Store(tmp_path / "runs").records())) == len(records) + 1
 
 
+def test_trials_of_other_code_are_marked(inside, tiny, plugin):
+    """The best trial may owe it to the code."""
+    words = ("tune", "peak", "--dataset", tiny, "--plugin", plugin(WEIGHTS), "--search")
+    assert "stale" not in inside(*words, "at=0.9", code=0).stdout
+    plugin(WEIGHTS.replace("self.at - 0.3", "self.at - 0.4"))
+    *_, last = inside(*words, "at=0.5,0.9", code=0).stdout.splitlines()
+    assert last == "trial 0: stale: the method's code has changed since this result was made"
+    plugin(WEIGHTS)
+    *_, last = inside(*words, "at=0.5,0.9", code=0).stdout.splitlines()
+    assert last.startswith("trial 1: stale: ")
+    plugin(WEIGHTS.replace("self.at - 0.3", "self.at - 0.2"))
+    *_, last = inside(*words, "at=0.5,0.9", code=0).stdout.splitlines()
+    assert last.startswith("trials 0, 1: stale: ")
+    assert "stale" not in inside(*words, "at=0.5,0.9", "--refresh", code=0).stdout
+
+
 def test_a_file_that_is_no_figure_of_ours_is_kept(inside, tiny, tmp_path):
     words = ("tune", "bm25", "--dataset", tiny, "--trials", "1", "--search", "k1", "--figure")
     (tmp_path / "mine.svg").write_text("<svg/>")
@@ -191,6 +207,20 @@ def test_spaces_are_those_that_parameters_declare():
 )
 def test_spaces_are_given(word, space):
     assert [*space_of(BM25, word).values()] == [space]
+
+
+def test_a_text_is_no_range():
+    words = Parameter("words", "str", "none")
+    search = ["words=../a.txt,../b.txt"]
+    assert spaces("m", {"words": words}, {"words": "none"}, {}, search) == {"words": Space(("../a.txt", "../b.txt"))}
+
+
+def test_combinations_that_are_not_all_tried_are_not_listed(tiny, tmp_path, monkeypatch):
+    """There may be more of them than fit into memory."""
+    monkeypatch.setattr("xmcbench.tuning.product", lambda *_: pytest.fail("they are listed"))
+    given = {"dataset": str(tiny), "methods": ["bm25"], "setting": "ez", "ratio": None, "by": None, "preset": None}
+    found = tune({**given, "set": {}, "seed": [0]}, 1, search=["k1=1,1.5", "b=0,1"], options=Options(tmp_path / "runs"))
+    assert len(found.trials) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xmcbench import parameters
 from xmcbench.environment import Compute
+from xmcbench.errors import PluginError
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.fingerprint import fingerprint, fingerprint_folder
 
@@ -156,8 +158,9 @@ class Method:
         """Return the files, folders, and models that parameters name: parameter -> path, or model with its revision.
 
         A cell is identified by their content instead of their name, so that a replaced file is never taken for the
-        earlier one. Unless a class overrides this, every text parameter counts that names a file or a folder that
-        exists, and is none of the default, one of several choices, and what ``uses`` names.
+        earlier one. A text is the name of a model only where no file or folder has it. Unless a class overrides this,
+        every text parameter counts that names a file or a folder that exists, and is none of the default, one of
+        several choices, and what ``uses`` names.
         """
         named = parameters.select_files(parameters.list_parameters(type(self)), self.parameters())
         used = self.uses()
@@ -248,9 +251,13 @@ def contents(method: Method) -> dict[str, str]:
     """Return parameter -> identity of its content, for the parameters that name a file, a folder, or a model.
 
     The identity is ``sha256:<hex>``, or a model of a hub with its revision. A path without a file keeps its name: the
-    method reports it. Raises DataError for a file that cannot be read, and what ``inputs`` raises.
+    method reports it. Raises DataError for a file that cannot be read, PluginError for a name of no parameter, and what
+    ``inputs`` raises.
     """
-    found = {name: _identity(value) for name, value in method.inputs().items()}
+    inputs = method.inputs()
+    if unknown := [name for name in inputs if name not in parameters.list_parameters(type(method))]:
+        raise PluginError(f"{type(method).__name__}.inputs() has {unknown[0]!r}, which is no parameter")
+    found = {name: _identity(value) for name, value in inputs.items()}
     return {name: identity for name, identity in found.items() if identity}
 
 
@@ -260,9 +267,9 @@ def identity_values(method: Method) -> dict[str, Any]:
 
 
 def _identity(value: Path | str) -> str:
-    if isinstance(value, str):
+    if isinstance(value, str) and not os.path.exists(os.path.expanduser(value)):
         return value
-    path = value.expanduser()
+    path = Path(value).expanduser()
     if path.is_dir():
         return f"sha256:{fingerprint_folder(path)}"
     return f"sha256:{fingerprint(path)}" if path.exists() else ""

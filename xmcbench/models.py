@@ -32,6 +32,7 @@ from xmcbench.runner.plan import PlannedCell
 from xmcbench.runner.predict_texts import predict_texts
 from xmcbench.runner.tasks import depth
 from xmcbench.storage.atomic import atomic_file, atomic_folder, write_json, write_text
+from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.reading import open_regular, read_bytes
 from xmcbench.suggestions import Suggestions, check_k, check_single, single_grids, single_place
 from xmcbench.texts import Texts
@@ -49,7 +50,8 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     name: of its row. parameters: all of them. source_sha256: of the method's source when it was trained. depth: labels
     that are ranked at once, as in its cell. plugins: the files of a method that is not installed. packages: versions.
-    files: all of the folder but this one; none in a folder of an earlier version.
+    files: all of the folder but this one. labels_sha256: of the file of labels. A folder of an earlier version has
+    neither.
     """
 
     format: Literal[1] = 1
@@ -67,6 +69,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     plugins: tuple[str, ...] = ()
     packages: dict[str, str] = {}
     files: tuple[str, ...] = ()
+    labels_sha256: str = ""
 
 
 class _Label(Struct, frozen=True):
@@ -111,6 +114,8 @@ class Model:
         method.seed = facts.seed  # a part of a Hybrid takes it while it is loaded
         try:
             method.load(folder)
+        except DataError as error:  # its hint may be that of an artifact
+            raise DataError(error.message, "fit the model again") from error
         except XmcbenchError:
             raise
         except Exception as error:  # a method can raise anything
@@ -178,6 +183,7 @@ def fit(
                 "opened again",
                 "it uses something that is no attribute, or its save leaves something out",
             )
+        check_out(out, overwrite)  # the training may have taken hours
     return replace(model, folder=out)
 
 
@@ -239,7 +245,8 @@ def _write(planned: PlannedCell, folder: Path) -> None:
         for uid, title in zip(dataset.labels.uids, dataset.labels.titles, strict=True):
             stream.write(msgspec.json.encode(_Label(uid, title)) + b"\n")
     write_text(folder / _CARD, _card(facts))
-    write_json(folder / _FACTS, msgspec.to_builtins(msgspec.structs.replace(facts, files=tuple(_list_files(folder)))))
+    written = {"files": tuple(_list_files(folder)), "labels_sha256": sha256_file(folder / _LABELS)}
+    write_json(folder / _FACTS, msgspec.to_builtins(msgspec.structs.replace(facts, **written)))
 
 
 def _card(facts: Facts) -> str:
@@ -281,6 +288,8 @@ def _read_labels(folder: Path, facts: Facts) -> Texts:
             labels = msgspec.json.Decoder(_Label).decode_lines(stream.read())
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read: {error}", "fit the model again") from error
+    if facts.labels_sha256 and sha256_file(path) != facts.labels_sha256:
+        raise DataError(f"{path}: checksum mismatch", "fit the model again")
     if len(labels) != facts.labels:
         raise DataError(f"{path} has {len(labels):,} labels instead of {facts.labels:,}", "fit the model again")
     return Texts.from_lists([label.title for label in labels], uids=[label.uid for label in labels])

@@ -101,12 +101,20 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer how to ask."""
         self.close_connection |= "Content-Length" in self.headers or "Transfer-Encoding" in self.headers  # not read
         known = msgspec.to_builtins(msgspec.structs.replace(self.server.model.facts, files=()))
-        self._answer(HTTPStatus.OK, {"post": {"documents": ["a text"], "k": self.server.k}, "model": known})
+        try:
+            self._read_query()
+            self._answer(HTTPStatus.OK, {"post": {"documents": ["a text"], "k": self.server.k}, "model": known})
+        except _Refused as refused:
+            self._answer(refused.status, {"error": refused.reason})
 
-    def _read(self) -> _Request:
+    def _read_query(self) -> str:
         path, _, query = self.path.partition("?")
         if path != "/":
             raise _Refused(HTTPStatus.NOT_FOUND, f"there is only /, and no {path}")
+        return query
+
+    def _read(self) -> _Request:
+        query = self._read_query()
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()):
             raise _Refused(HTTPStatus.BAD_REQUEST, "the request has no Content-Length")

@@ -57,6 +57,7 @@ class Suggestions:
     k: int
     record: Record | None = None
     threshold: float = -math.inf
+    problems: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[tuple[str, int, float, str, str]]:
         """Yield the uid of a document, rank, score, uid and text of a label; best label first."""
@@ -98,15 +99,16 @@ class Suggestions:
         return [[uid, str(rank), f"{score:.4g}", label, text] for uid, rank, score, label, text in shown]
 
     def __str__(self) -> str:
-        """The first suggestions as a table."""
-        return self.table(_SHOWN)
+        """The first suggestions as a table; then the problems."""
+        return "\n\n".join([self.table(_SHOWN), *self.problems])
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
         caption = f"First suggestions of {self.name} for {len(self.documents):,} documents of {self.source}"
-        return document.table(caption, COLUMNS, self._lines(_SHOWN))
+        table = document.table(caption, COLUMNS, self._lines(_SHOWN))
+        return "".join([table, *map(document.paragraph, self.problems)])
 
 
 def suggest(
@@ -141,12 +143,14 @@ def suggest(
         planned = plan_run(grids, replace(options, force=True), registry, None)
         cells = [replace(cell, damage=damage) for cell in planned.plan.cells]
         planned = replace(planned, plan=replace(planned.plan, cells=cells))
-    (record,) = execute(planned).records
+    results = execute(planned)
+    (record,) = results.records
     if record.predictions is None:
         raise MethodError(f"{record.name}: {record.status}: {record.reason}")
     predictions = load_filtered(record, store, dataset, chosen_filter)
     named = record.name, record.cell.setting.title, dataset.name
-    return Suggestions(*named, dataset.test, dataset.labels, predictions, k, record)
+    problems = tuple(results.problems())
+    return Suggestions(*named, dataset.test, dataset.labels, predictions, k, record, problems=problems)
 
 
 def check_k(k: int) -> None:

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from math import hypot
+from math import hypot, prod
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from xmcbench.plugins.registry import Registry
     from xmcbench.records import Record
+    from xmcbench.results import Results
 
 #: Share of the training instances that is held out.
 SHARE = 0.1
@@ -43,7 +44,8 @@ SHARE = 0.1
 
 @dataclass(frozen=True)
 class Trial:
-    """One choice of values. value: of the metric, the mean over seeds; None for a reason."""
+    """One choice of values. value: of the metric, the mean over seeds; None for a reason. problems: with its records,
+    such as that they are stale."""
 
     number: int
     values: Mapping[str, Scalar]
@@ -51,6 +53,7 @@ class Trial:
     half_width: float = 0.0
     reason: str = ""
     records: tuple[Record, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,10 +97,19 @@ class Tuned:
             before = f", {_percent(first)} with the {values}{', within the interval' if is_close else ''}"
         width = f" ±{100 * best.half_width:.1f}"
         chosen = f"select it with {self.flags}" if best.number else f"no trial is better than the {values}"
-        return (
+        found = (
             f"best {self.metric} of {len(self.trials)} trials of {self.name} on {self.dataset}, {self.setting}: "
             f"{_percent(best)}{width}{before}; {chosen}"
         )
+        return "\n".join([found, *self.problems()])
+
+    def problems(self) -> list[str]:
+        """Return one line per problem of some trials, such as that they are stale."""
+        numbers: dict[str, list[str]] = {}
+        for trial in self.trials:
+            for problem in trial.problems:
+                numbers.setdefault(problem, []).append(str(trial.number))
+        return [f"trial{'s' * (len(own) > 1)} {', '.join(own)}: {problem}" for problem, own in numbers.items()]
 
     def chart(self) -> Lines:
         """Return the chart of the metric by the number of the trial, and of the best value until then."""
@@ -159,14 +171,13 @@ def tune(
     if len(chosen) > 1:
         raise UsageError("several settings are given", f"a search takes one: {chosen[0].title}")
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0))
-    combinations = [
-        dict(zip(space, values, strict=True)) for values in product(*(own.choices for own in space.values()))
-    ]
+    choices = [own.choices for own in space.values()]
     first = {parameter: base[parameter] for parameter in space}
     fits = all(space[parameter].has(value) for parameter, value in first.items())
     # Choices alone are all tried, each combination once, where there are no more of them than trials.
-    is_whole = 0 < len(combinations) <= trials
-    whole = [values for values in combinations if values != first] if is_whole else []
+    is_whole = 0 < prod(map(len, choices)) <= trials
+    combinations = [dict(zip(space, values, strict=True)) for values in product(*choices)] if is_whole else []
+    whole = [values for values in combinations if values != first]
     trials = len(whole) + 1 if is_whole else trials
     for values in (*([first] if fits else []), *whole):
         study.enqueue_trial(values)
@@ -180,7 +191,7 @@ def tune(
         try:
             grids, options = make_grids([given], options)
             planned = plan_run(grids, options, registry, filter_name)
-            trial = _read(number, values, metric, planned.execute().records, planned.filter)
+            trial = _read(number, values, metric, planned.execute())
         except XmcbenchError as error:  # values that do not fit together
             if not number:
                 raise
@@ -196,15 +207,17 @@ def tune(
     return Tuned(records[0].cell.dataset, records[0].cell.setting.title, spec, metric, tuple(made), fixed)
 
 
-def _read(number: int, values: Mapping[str, Scalar], metric: str, records: Sequence[Record], filter_name: str) -> Trial:
+def _read(number: int, values: Mapping[str, Scalar], metric: str, results: Results) -> Trial:
     """Return a trial with the mean of its records, one per seed."""
+    records = results.records
     reason = next((f"{record.status}: {record.reason}" for record in records if not record.ok), "")
-    scores = [record.metrics[filter_name] for record in records if record.ok]
+    scores = [record.metrics[results.filter] for record in records if record.ok]
     if reason or any(metric not in score.values for score in scores):
         return Trial(number, values, None, reason=reason or f"it has no {metric}")
     widths = [(score.intervals[metric][1] - score.intervals[metric][0]) / 2 for score in scores]
     found = [score.values[metric] for score in scores]
-    return Trial(number, values, fmean(found), half_width(found, widths), "", tuple(records))
+    problems = results.staleness.problems(records)
+    return Trial(number, values, fmean(found), half_width(found, widths), "", records, problems)
 
 
 def _distribution(kinds: Any, space: Space) -> BaseDistribution:
@@ -320,10 +333,10 @@ def _find_declared(parameter: Parameter, value: Scalar) -> Space | None:
 def _parse(parameter: Parameter, text: str, method: str) -> Space:
     """Return the space that a text gives: LOW..HIGH, or values with commas. Raises UsageError."""
     first, dots, last = text.partition("..")
-    if not dots:
+    if not dots or parameter.kind not in ("int", "float"):
         return Space(tuple(dict.fromkeys(parameter.parse(value.strip(), method) for value in text.split(","))))
     low, high = (parameter.parse(end, method) for end in (first, last))
-    if parameter.kind not in ("int", "float") or low is None or high is None or low >= high:  # type: ignore[operator]
+    if low is None or high is None or low >= high:  # type: ignore[operator]
         raise UsageError(f"{method}.{parameter.name} = {text} is no range", "LOW..HIGH, two numbers")
     numbers = float(low), float(high)
     return Space((), *numbers, parameter.kind == "int", is_log=numbers[0] > 0 and numbers[1] >= _SPAN * numbers[0])

@@ -62,6 +62,9 @@ def test_labels_are_answered_for_posted_documents(ask):
     assert ask('{"documents": []}') == (200, {"model": "TF-IDF", "documents": []})
     status, found = ask(None, verb="GET")
     assert (status, found["model"]["method"], found["post"]["k"]) == (200, "tfidf", 5)
+    assert ask(None, "/?a=1", verb="GET") == (status, found)
+    status, found = ask(None, "/favicon.ico", verb="GET")
+    assert (status, found) == (404, {"error": "there is only /, and no /favicon.ico"})
 
 
 @pytest.mark.parametrize(

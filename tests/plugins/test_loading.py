@@ -75,6 +75,41 @@ def test_the_packages_of_an_environment_beside_a_plugin_are_imported_as_ever(wor
     assert (packages / "__pycache__").is_dir()
 
 
+BESIDE = """
+import EARLY
+from xmcbench import Method
+
+class Twin(Method):
+    def fit(self, raw_X, raw_Y, pairs=None):
+        import LATE
+    def predict(self, raw_X, k=100): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "file"),
+    [("twin", "json", "twin.py"), ("json", "twin", "twin.py"), ("near_FOLDER", "json", "twin/__init__.py")],
+)
+def test_two_modules_of_one_name_are_refused(tmp_path, monkeypatch, early, late, file):
+    """Python imports the first one for both plug-ins, maybe only when they run."""
+    monkeypatch.setattr(loading, "_FOLDERS", [])
+    monkeypatch.setattr(sys, "path_hooks", [*sys.path_hooks])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in ("near_one", "near_two", "twin"):
+        sys.modules.pop(name, None)
+    for folder in ("one", "two"):
+        code = BESIDE.replace("EARLY", early).replace("LATE", late).replace("FOLDER", folder)
+        for name, text in {"own.py": code, f"near_{folder}.py": "import twin\n", file: "WORTH = 1\n"}.items():
+            path = tmp_path / folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    assert from_file(tmp_path / "one" / "own.py")[0].usable()
+    (found,) = from_file(tmp_path / "two" / "own.py")
+    one, two = (tmp_path / folder / file for folder in ("one", "two"))
+    assert found.problem.endswith(f": {two} and {one}, of another plug-in, have one name: rename one of them")
+    assert from_file(tmp_path / "one" / "own.py")[0].usable()
+
+
 @pytest.mark.parametrize(
     ("cls", "name"),
     [

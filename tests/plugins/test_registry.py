@@ -7,8 +7,11 @@ import pytest
 
 from xmcbench import UsageError
 from xmcbench.errors import PluginError, Unavailable, UnknownName
+from xmcbench.plugins import inspection
 from xmcbench.plugins.loading import from_file, import_file, load
 from xmcbench.plugins.registry import Registry
+from xmcbench.processes.supervisor import supervise
+from xmcbench.records import Store
 from xmcbench.storage.source import Sources
 
 GOOD = """
@@ -86,6 +89,8 @@ def test_an_import_leaves_no_files(plugin, tmp_path):
             "preset 'quick': A.steps = 0 is out of range: it must be at least 1",
         ),
         (GOOD.format(name="A") + "        seed: int = 3\n", "A.seed is part of the contract"),
+        (GOOD.format(name="A") + "        files = 'words.txt'\n", "A.files is 'words.txt': write ('words.txt',)"),
+        (GOOD.format(name="A") + "        files = (3,)\n", "A.files is (3,), not names of files"),
     ],
 )
 def test_a_broken_file_is_an_entry_with_its_reason(plugin, source, problem):
@@ -281,3 +286,17 @@ def test_only_the_code_of_judged_methods_is_read(tmp_path, monkeypatch, record):
     assert staleness.problem(record("tfidf")).startswith("stale")
     assert staleness.find_missing_methods(record("nobodys")) == ["nobodys"]
     assert read == ["Tfidf"]
+
+
+def test_a_list_of_results_asks_a_plugin_about_all_of_them_at_once(plugin, inside, tmp_path, record, monkeypatch):
+    """Starting a process takes half a second."""
+    started = []
+    monkeypatch.setattr(inspection, "supervise", lambda *given: started.append(given) or supervise(*given))
+    uses = "        steps: int = 9\n        def uses(self):\n            return ('tfidf',)\n"
+    path, store = plugin(GOOD.format(name="A") + uses), Store(tmp_path / "runs")
+    for steps in range(4):
+        store.write(record("a", steps=steps))
+    store.write(record("nobodys"))
+    listed = inside("ls", "results", "--plugin", path, "--json", code=0)
+    assert listed.stdout.count('"stale: the method') == 4
+    assert len(started) == len(["describe", "uses"])

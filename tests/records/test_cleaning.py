@@ -293,6 +293,16 @@ def test_what_is_gone_already_is_removed(store):
     assert items(store) == []
 
 
+def test_a_link_to_what_is_gone_is_removed(store, record):
+    cell = record("a").cell
+    whole, link = (store.predictions_path(replace(cell, seed=seed)) for seed in (0, 1))
+    touch(whole)
+    link.symlink_to("gone.npz")
+    assert {*find(store)} == {whole, link}
+    assert remove(store, items(store)) == []
+    assert not link.is_symlink()
+
+
 def test_the_age_of_what_was_used(monkeypatch, tmp_path):
     monkeypatch.setattr(cleaning.time, "time", lambda: 1_000_000.0)
 

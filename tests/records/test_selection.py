@@ -207,6 +207,14 @@ def test_a_row_is_named_by_its_key_or_its_variant(chosen, tmp_path, record):
             choose(Store(runs), word, "b", Conditions())
 
 
+def test_a_whole_variant_goes_before_a_part_of_another(chosen, tmp_path, record):
+    """The error about several rows says to name one so."""
+    chosen(("b", (0,), {}), ("c", (0,), {}), ("a", (0,), {"df": 1}), ("a", (0,), {"df": 1, "ngrams": 2}))
+    for word, more in (("a:df=1", {"df": 1}), ("a:ngrams=2", {"df": 1, "ngrams": 2})):
+        first, _ = choose(Store(tmp_path / "runs"), word, "b", Conditions())
+        assert first.keys == [record("a", 0, setting=FEW, **more).key]
+
+
 def test_a_row_is_whole_however_its_runs_were_called(chosen, tmp_path, record, altered):
     """One was run by a preset and one by the parameters that it has: tables show one row, `compare` had half of it."""
     chosen(("a", (0,), {"mixed": True}), ("b", (0, 1), {}))

@@ -142,6 +142,39 @@ def test_whoever_is_killed_between_the_files_leaves_a_cell_that_runs_again(stage
     assert store.find(better.cell) is None
 
 
+@pytest.mark.parametrize("done", range(4))
+def test_a_result_that_cannot_be_moved_replaces_nothing(staged_result, monkeypatch, done):
+    """``done``: files that were moved before."""
+    store, staged, better = staged_result
+    earlier, moves = store.find(better.cell), []
+
+    def refuse(source, target):
+        if staged.root in Path(source).parents:
+            moves.append(target)
+            if len(moves) > done:
+                raise StorageError(f"cannot write {target}")
+        os.replace(source, target)
+
+    monkeypatch.setattr("xmcbench.records.store.move", refuse)
+    with pytest.raises(StorageError, match="cannot write"):
+        store.write(better, staged)
+    assert store.find(better.cell) == earlier
+    assert files_of(store, better.cell) == ["0.5", "0.5"]
+    assert not list(store.root.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("place", ["ranks_path", "predictions_path"])
+def test_a_folder_in_the_place_of_a_file_costs_no_result(staged_result, place):
+    store, staged, better = staged_result
+    earlier, folder = store.find(better.cell), getattr(store, place)(better.cell)
+    folder.unlink()
+    (folder / "inside").mkdir(parents=True)
+    with pytest.raises(StorageError, match="cannot write"):
+        store.write(better, staged)
+    assert store.find(better.cell) == earlier
+    assert (folder / "inside").is_dir()
+
+
 def test_results_move_to_another_disk(staged_result, monkeypatch):
     store, staged, better = staged_result
     replace = os.replace

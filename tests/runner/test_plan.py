@@ -11,6 +11,7 @@ from xmcbench.records import Store
 from xmcbench.runner import rows
 from xmcbench.runner.plan import plan
 from xmcbench.runner.rows import Request, resolve, status, variants
+from xmcbench.runner.schedule import Estimate
 from xmcbench.setting import Setting, draw
 
 PLUGIN = """
@@ -287,6 +288,24 @@ def test_a_method_whose_own_code_fails_is_left_out_of_all(tiny, plugin, tmp_path
         (reason,) = [skipped.reason for skipped in made.skipped if skipped.method == "odd"]
         assert "RuntimeError: odd" in reason
         assert "one" in {cell.cell.method for cell in made.cells}
+
+
+def test_a_method_with_inputs_of_no_parameter_is_left_out(tiny, plugin, tmp_path):
+    odd = "\n    class Odd(One):\n        def inputs(self):\n            return {'wrods': 'words.txt'}\n"
+    registry = Registry([plugin(PLUGIN + odd)])
+    made = plan([Request(str(tiny), Setting.of("ez"), ["one", "odd"])], registry, Store(tmp_path / "runs"))
+    assert [cell.cell.method for cell in made.cells] == ["one"]
+    assert [skipped.reason for skipped in made.skipped] == ["Odd.inputs() has 'wrods', which is no parameter"]
+
+
+@pytest.mark.parametrize("answer", ["3, float('nan')", "1, 2, 3", "7", "1, float('inf')", "1 / 0, 0"])
+def test_a_method_whose_estimate_is_no_two_numbers_has_none(tiny, plugin, tmp_path, answer):
+    odd = f"\n    class Odd(One):\n        def estimate_calls(self, sizes):\n            return {answer}\n"
+    good = "\n    class Good(One):\n        def estimate_calls(self, sizes):\n            return 3, 4.5\n"
+    registry, store = Registry([plugin(PLUGIN + odd + good)]), Store(tmp_path / "runs")
+    made = plan([Request(str(tiny), Setting.of("ez"), ["good", "odd"])], registry, store)
+    good, odd = (cell.cell.key for cell in made.cells)
+    assert Estimate.of(made, store).calls == {good: (3, 4)}
 
 
 def test_a_plugin_is_asked_about_all_rows_at_once(tiny, plugin, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Requests to the scoring process, answered without it; and figures that are computed again from stored ranks."""
 
+from collections import deque
 from pathlib import Path
 
 import msgspec
@@ -246,3 +247,26 @@ def test_a_cell_that_another_run_scores_again_is_not_trained_again(chance, outda
     assert found.metrics["none"].values["P@1"] != 9
     assert store.find(record.cell) == found
     assert asked == [record.key] * 2
+
+
+def test_a_cell_that_another_run_held_waits_while_the_scorer_is_busy(chance, outdated, tiny, monkeypatch):
+    """The answer to the request before would be taken for its figures."""
+    record, store = outdated
+    grid = Grid([str(tiny)], [Setting.of("ez")], ["chance"], seeds=(0, 1))
+    made = plan(requests_of([grid]), Registry([chance]), store)
+    assert [cell.state for cell in made.cells] == ["cached", "to run"]
+    claim = store.claim(record.cell)
+    assert claim.__enter__().held
+    answers, polls = deque(), []
+
+    def send(asking, request):
+        asking.is_busy = True
+        answers.append(scorer._answer(msgspec.json.encode(request), {}))
+
+    monkeypatch.setattr(Backoff, "fail", lambda *_: claim.__exit__(None, None, None))
+    monkeypatch.setattr(Scorer, "_send", send)
+    monkeypatch.setattr(Scorer, "_receive", lambda _: answers.popleft())
+    monkeypatch.setattr(Scorer, "has_answer", property(lambda _: len(polls) > 3 or polls.append(None)))
+    found = execute(made, Target(store, jobs=2))
+    assert [made.ranks.file for made in found] == [store.relative(store.ranks_path(made.cell)) for made in found]
+    assert found == [store.find(made.cell) for made in found]

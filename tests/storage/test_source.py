@@ -188,8 +188,9 @@ def test_a_module_called_presets_does_not_count(digests, file):
     assert digests({**named, **small, "util.py": "RATE = 2\n"}) == before
 
 
-def test_files_that_a_class_declares_count(digests, tmp_path):
-    declared = {"one.py": "class One:\n    files = ('table.txt', 'rooms/data.bin')\n"}
+@pytest.mark.parametrize("names", ["('table.txt', 'rooms/data.bin')", "['table.txt', 'rooms/data.bin']"])
+def test_files_that_a_class_declares_count(digests, tmp_path, names):
+    declared = {"one.py": f"class One:\n    files = {names}\n"}
     files = {"table.txt": "1", "rooms/data.bin": "1"}
     before = digests({**declared, **files})
     for changed in files:
@@ -421,12 +422,12 @@ def test_what_was_read_for_one_object_serves_the_next(write, tmp_path, monkeypat
     from pack.one import One
     from pack.two import Two
 
-    # Two files of the same name, each beside a plug-in that imports it.
-    for folder, text in (("a", "x = 1\n"), ("b", "x = 2\n")):
+    # Two plug-in files of the same name, each with a module beside it.
+    for folder in "ab":
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "near.py").write_text(text)
+        (tmp_path / folder / f"near_{folder}.py").write_text("x = 1\n")
         (tmp_path / folder / "own.py").write_text(
-            "import near\nfrom xmcbench import Method\nclass Own(Method):\n"
+            f"import near_{folder}\nfrom xmcbench import Method\nclass Own(Method):\n"
             "    def fit(self, raw_X, raw_Y, pairs=None): ...\n    def predict(self, raw_X, k): ...\n"
         )
     plugins = [from_file(tmp_path / folder / "own.py")[0].method for folder in "ab"]

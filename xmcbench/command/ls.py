@@ -237,8 +237,10 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     store, listing = Store(arguments.runs), []
     store.check_exists()
     stored = StoredScores(store)
-    staleness, here = request.staleness(arguments), environment.packages()
+    registry = request.registry(arguments.plugin)
+    staleness, here = registry.staleness(arguments.runs), environment.packages()
     records = store.records()
+    registry.ask_about_parts(record.cell for record in records)
     report.note_unknown(records, staleness)
     for record in records:
         problem = ""

@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import chain
 from typing import Any, get_args
 
 import msgspec
@@ -108,7 +109,15 @@ def contract_problem(method: object) -> str:
         return f"{method.__name__}.{taken[0]} is part of the contract: remove its type, or rename it"
     if unknown := sorted(set(method.needs) - {"cores", "gpu"}):
         return f"{method.__name__}.needs has {unknown[0]!r}; it can have cores and gpu"
-    return next(_bad_variants(method, known), "")
+    return next(chain(_bad_files(method), _bad_variants(method, known)), "")
+
+
+def _bad_files(method: type[Method]) -> Iterator[str]:
+    names: object = method.files
+    if isinstance(names, str):
+        yield f"{method.__name__}.files is {names!r}: write ({names!r},)"
+    elif not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
+        yield f"{method.__name__}.files is {names!r}, not names of files"
 
 
 def _bad_variants(method: type[Method], known: Mapping[str, Parameter]) -> Iterator[str]:

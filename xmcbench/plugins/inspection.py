@@ -76,7 +76,8 @@ class Answer(Struct, frozen=True):
                     raise UsageError(f"{question.name}.uses() is {named!r}", "return a tuple of names")
                 return cls("\n".join(named))
             if question.about == "estimate_calls":
-                return cls(" ".join(str(int(number)) for number in made.estimate_calls(question.sizes)))
+                calls, tokens = made.estimate_calls(question.sizes)
+                return cls(f"{int(calls)} {int(tokens)}")
             return cls(_ask_about_place(made, question.about))
         except XmcbenchError as error:
             # An unknown name in a request ends the plan; a name that a method does not know leaves out the method.

@@ -33,7 +33,7 @@ from typing import Any
 from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError, summarize
 from xmcbench.method import Method
 from xmcbench.plugins.description import Description, contract_problem
-from xmcbench.storage.source import PLUGIN_PREFIX
+from xmcbench.storage.source import PLUGIN_PREFIX, shadowed_files
 
 GROUP = "xmcbench.methods"
 
@@ -143,6 +143,7 @@ def from_file(path: Path) -> list[Imported]:
     _import_from(path.resolve().parent)  # a plug-in may import modules beside it
     _IMPORTING.append(path)
     try:
+        _check_beside(path)
         spec.loader.exec_module(module)
     except BaseException as error:  # as in _describe
         sys.modules.pop(module_name, None)
@@ -213,6 +214,16 @@ def _import_from(folder: Path) -> None:
     sys.path_importer_cache.pop(str(folder), None)
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
+
+
+def _check_beside(path: Path) -> None:
+    """Raise ImportError where a module that a plug-in file imports has the name of one beside another plug-in file.
+
+    Python has one module of a name, so that the second plug-in would run the code of the first.
+    """
+    for file, other in shadowed_files(path):
+        if (other.parent.parent if other.stem == "__init__" else other.parent) in _FOLDERS:
+            raise ImportError(f"{file} and {other}, of another plug-in, have one name: rename one of them")
 
 
 def check_file(path: Path) -> None:

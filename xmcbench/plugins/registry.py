@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib.metadata import EntryPoint
@@ -108,7 +109,7 @@ class Entry:
 
     def ask_ahead(self, about: About, rows: Sequence[Values]) -> None:
         """Ask one question about several rows at once: starting a process for a plug-in takes half a second."""
-        if self.method is None and self.inspect is not None and about in self.usable().defines:
+        if self.method is None and self.inspect is not None and about in self.declared.defines:
             self.inspect().ask([Question(self.name, about, dict(values)) for values in rows])
 
     def _ask(
@@ -282,6 +283,15 @@ class Registry:
         if colon and preset not in presets:
             raise UnknownName("preset", preset, presets, where=f"of {name}")
         return entry, entry.declared.resolve(name, presets.get(preset or DEFAULT_PRESET, {}))
+
+    def ask_about_parts(self, cells: Iterable[Cell]) -> None:
+        """Ask each plug-in for the parts of all its cells at once, before the records of these are judged."""
+        asked: dict[str, dict[str, Values]] = {}
+        for cell in cells:
+            asked.setdefault(cell.method, {})[cell.row] = cell.parameters
+        for name, rows in asked.items():
+            with suppress(XmcbenchError):  # it is not here, or broken: its records are not judged
+                self[name].ask_ahead("uses", [*rows.values()])
 
     def staleness(self, runs: Path) -> Staleness:
         """Return today's code, by which the records of a folder are judged. Raises StorageError for damage."""

@@ -178,7 +178,9 @@ def _of_records(store: Store, records: list[Record], seen: set[int]) -> Iterator
             needed.setdefault(path, []).append(str(cell.path))
     for kind in _OF_RECORDS:
         for path in store.files(kind):
-            state, lock = path.stat(), path.with_suffix(".lock")
+            lock = path.with_suffix(".lock")
             if kind != "subsets":
                 lock = store.root / "logs" / path.relative_to(store.root / kind).with_suffix(CLAIM)
-            yield Item(kind, path, _size(path, seen), state.st_mtime, tuple(needed.get(path, ())), lock)
+            with suppress(FileNotFoundError):  # a running cell has removed it
+                state = path.stat() if path.exists() else path.lstat()  # of a link whose target is gone
+                yield Item(kind, path, _size(path, seen), state.st_mtime, tuple(needed.get(path, ())), lock)

@@ -251,6 +251,10 @@ def _select_row(word: str, records: Sequence[Record], store: Store, conditions: 
         # A method may describe its parameters in words, such as its steps, which then are no changes in the variant.
         unchanged = [row for row in unchanged if not today.has_changed(row[0], row[0].method.variant.split(", ")[0])]
     found = unchanged if len(unchanged) == 1 else [*names.values()]
+    _, colon, variant = word.partition(":")
+    if colon and len(found) > 1:
+        whole = [row for row in found if variant in {record.method.variant for record in row}]
+        found = whole if len(whole) == 1 else found
     if len(found) > 1:
         rows = sorted({f"{row[0].key[:12]}  {row[0].name}" for row in found})
         raise UsageError(

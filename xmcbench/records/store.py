@@ -21,7 +21,7 @@ from xmcbench.storage.artifact_store import examine, list_stores, sweep_stores
 from xmcbench.storage.atomic import make_folder, move, on_disk_of, write_json
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.locks import hold_shared, sweep_claims
-from xmcbench.storage.temporary import folder_in, sweep
+from xmcbench.storage.temporary import folder_in, sweep, temporary_path
 
 #: The hint for a folder that holds no results.
 NO_RUNS = "--runs is the folder that `xmcbench run` wrote"
@@ -176,10 +176,14 @@ class Store(Layout):
                 near = [(stack.enter_context(on_disk_of(target, source)), target) for source, target in moved]
                 # A process killed between the moves leaves a cell that runs again, or a record without predictions: a
                 # packed one stays until the new one is there. Never is one beside the predictions of another.
-                self.record_path(cell).unlink(missing_ok=True)
-                predictions.unlink(missing_ok=True)
-                for file, target in near:
-                    move(file, target)
+                for path in (self.record_path(cell), predictions, self.ranks_path(cell)):
+                    stack.enter_context(_aside(path))
+                try:
+                    for file, target in near:
+                        move(file, target)
+                except (OSError, StorageError):
+                    self.record_path(cell).unlink(missing_ok=True)  # the new one
+                    raise
         except OSError as error:
             raise StorageError.from_os_error(error, self.root) from error
 
@@ -365,6 +369,23 @@ def _without_garbage_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextmanager
+def _aside(path: Path) -> Iterator[None]:
+    """Move a file out of its place for the block, which may put another one there, and back if that fails."""
+    if not path.is_file():
+        yield
+        return
+    kept = temporary_path(path)
+    os.replace(path, kept)
+    try:
+        yield
+    except (OSError, StorageError):
+        os.replace(kept, path)
+        raise
+    with suppress(OSError):
+        kept.unlink()
 
 
 def _read(path: Path) -> Record | None:

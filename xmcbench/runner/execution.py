@@ -166,6 +166,8 @@ class _Run:
                 continue
             if self._waits(planned, executor) or not executor.fits(needs[key]):
                 continue
+            if planned.state != "to run" and self._scorer.is_busy:
+                continue  # its figures may have to be computed again
             if planned.state != "to run" and (there := self._target.store.sound(planned.cell)) is not None:
                 # Another run held it when this one began, maybe only to compute its figures again.
                 if (found := self._load(replace(planned, record=there))) is None:

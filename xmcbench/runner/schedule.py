@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from xmcbench.environment import accelerators, machine_cores
-from xmcbench.errors import UsageError
+from xmcbench.errors import PluginError, UsageError
 from xmcbench.runner.executors.base import Needs, Room
 from xmcbench.runner.executors.local import Capacity
 from xmcbench.runner.job import training_name
@@ -165,7 +166,10 @@ _ONE_TEXT = dict.fromkeys(("train", "labels", "test"), (1, 1.0))
 
 
 def estimate_calls(cells: Iterable[PlannedCell]) -> dict[str, tuple[int, int]]:
-    """Return the questions and tokens of cells that ask a language model, by key; those of a pre-training once."""
+    """Return the questions and tokens of cells that ask a language model, by key; those of a pre-training once.
+
+    A method that fails to say how many there are has none.
+    """
     found: dict[str, tuple[int, int]] = {}
     counted: set[str] = set()
     for planned in cells:
@@ -174,9 +178,10 @@ def estimate_calls(cells: Iterable[PlannedCell]) -> dict[str, tuple[int, int]]:
             continue
         files = [file for file in planned.plugins if file != row.entry.plugin]
         # With these parameters the method may ask nothing, and reading all texts takes a while.
-        if any(row.entry.estimate_calls(row.values, _ONE_TEXT, files)):
-            found[planned.cell.key] = row.entry.estimate_calls(row.values, _sizes(planned.dataset), files)
-            counted |= {key} - {""}
+        with suppress(PluginError):
+            if any(row.entry.estimate_calls(row.values, _ONE_TEXT, files)):
+                found[planned.cell.key] = row.entry.estimate_calls(row.values, _sizes(planned.dataset), files)
+                counted |= {key} - {""}
     return found
 
 

@@ -134,6 +134,7 @@ class Scorer:
         return self.answer()
 
     def _send(self, request: _Request) -> None:
+        assert not self.is_busy, "its next answer is to another request"
         self.is_busy = True
         if self._process is not None and self._process.poll() is not None:  # it has ended since its last answer
             self._end()

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -79,16 +80,31 @@ def modules_digest(*modules: str) -> str:
 
 def plugin_files(plugin: Path) -> list[Path]:
     """Return a plug-in file, and the files that it imports from its own folder, at any depth. Raises OSError."""
+    return [*_imports_of_plugin(plugin)]
+
+
+def shadowed_files(plugin: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the files beside a plug-in file that it names in an import for which Python takes another file, and that
+    one. Raises OSError."""
     package = _Package("", plugin.parent)
-    found: dict[Path, None] = {}
+    for imported in dict.fromkeys(chain.from_iterable(_imports_of_plugin(plugin).values())):
+        for module, file in tuple(package.files(imported))[:1]:
+            if other := _find_other(module, file):
+                yield file, other
+
+
+def _imports_of_plugin(plugin: Path) -> dict[Path, tuple[str, ...]]:
+    """Return the ``plugin_files``, with the names that each imports."""
+    package = _Package("", plugin.parent)
+    found: dict[Path, tuple[str, ...]] = {}
     waiting = [(plugin.stem, plugin)]
     while waiting:
         name, file = waiting.pop()
         if file not in found:
-            found[file] = None
-            for imported in syntax_of(file, name).imports:
+            found[file] = syntax_of(file, name).imports
+            for imported in found[file]:
                 waiting += package.files_of_import(imported)
-    return [*found]
+    return found
 
 
 @dataclass(frozen=True)
@@ -147,13 +163,18 @@ class _Package:
         if not files or self.prefix:
             return files
         # An installed package takes precedence over a module of the same name beside a plug-in file.
-        module, file = files[0]
-        try:
-            spec = find_spec(module)
-        except (ValueError, ModuleNotFoundError):
-            spec = None
-        is_ours = spec is None or spec.origin is None or Path(spec.origin).resolve() == file.resolve()
-        return files if is_ours else ()
+        return () if _find_other(*files[0]) else files
+
+
+def _find_other(module: str, file: Path) -> Path | None:
+    """Return the file that Python imports under the name of a module, if it is not that one."""
+    try:
+        spec = find_spec(module)
+    except (ValueError, ModuleNotFoundError):
+        return None
+    if spec is None or spec.origin is None or Path(spec.origin).resolve() == file.resolve():
+        return None
+    return Path(spec.origin)
 
 
 #: A package, and the files of it that an import runs, by name.
@@ -180,7 +201,7 @@ def _list_declared(thing: object) -> Iterator[tuple[str, str]]:
     """Yield the files that a class, or that of an instance, declares in ``files``: as written, and their SHA-256."""
     for cls in (thing if inspect.isclass(thing) else type(thing)).__mro__:
         declared = vars(cls).get("files")
-        for name in declared if isinstance(declared, tuple) else ():
+        for name in declared if isinstance(declared, tuple | list) else ():
             path = _file_of(cls.__module__).parent / Path(name).expanduser()
             try:
                 yield name, sha256_file(path)
