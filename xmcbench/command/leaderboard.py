@@ -125,9 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
         examples=Examples.of(store),
         dates={listing.name: listing.card.date for listing in known_datasets() if listing.card},
     )
-    for error in [*scores.missing.values()][:1]:
-        unread = format_count(len(scores.missing), "record")
-        print(f"no test of rows with the ranks of {unread}, the first: {terminal(str(error))}", file=sys.stderr)
+    report.note_untested(scores)
     made = files(board, arguments.format, records=_find_packed(store, out))
     report.note_unknown(records, staleness)
     stale = sum(bool(staleness.problem(record)) for record in records if record.ok)
