@@ -39,6 +39,7 @@ _LATEX = {
     "¹": r"$^1$",
     "²": r"$^2$",
     "≤": r"$\leq$",
+    "≈": r"$\approx$",
 }
 
 #: The beginning of a formula in a spreadsheet, which removes quotation marks before it; full width signs count, too.
