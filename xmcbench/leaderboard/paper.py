@@ -79,7 +79,10 @@ def paper_table(
     shown = _tell_apart({name: _choose(own, methods) for name, own in measured.items()})
     every = [row for own in shown.values() for row in own]
     if missing := [name for name in methods if not any(_is_named(row, name) for row in every)]:
-        raise UsageError(f"there is no row of: {', '.join(missing)}", "see `xmcbench ls results`")
+        others = [row for own in measured.values() for row in own.rows if row.figures]
+        changed = [name for name in missing if any(_is_named(row, name) for row in others)]
+        what = f" {changed[0]} with the parameters of a preset" if changed else f": {', '.join(missing)}"
+        raise UsageError(f"there is no row of{what}", "see `xmcbench ls results`")
     rows: dict[str, dict[str, Row]] = {}
     for name in chosen:
         for row in shown[name]:
@@ -124,7 +127,7 @@ def latex(table: PaperTable, decimals: int = 1, with_spread: bool = False) -> st
         return text + (f"{{\\,\\scriptsize$\\pm${percent(figures[name].half_width)}}}" if with_spread else "")
 
     body = [
-        " & ".join([escaping.latex(shown), *(cell(name, *column) for column in table.columns)]) + r" \\"
+        " & ".join([escaping.latex_line(shown), *(cell(name, *column) for column in table.columns)]) + r" \\"
         for name, shown in short.items()
     ]
     return "\n".join(

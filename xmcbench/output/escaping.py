@@ -94,6 +94,11 @@ def latex(text: str) -> str:
     return re.sub("-(?=-)", "-{}", made)  # two hyphens, as of an option, would be a dash
 
 
+def latex_line(text: str) -> str:
+    """Return text at the beginning of a line of a table in LaTeX: nothing in it is an option of the line before."""
+    return "{}" * text.startswith(("[", "*")) + latex(text)
+
+
 def svg(text: str) -> str:
     """Return text for an element of an SVG drawing: markup is escaped, and what XML cannot hold is spelled out."""
     return escape(visible(text), quote=False)
