@@ -1,15 +1,21 @@
 """Progress of a run: reported by the process of a cell, shown on a terminal and elsewhere."""
 
 import io
+import json
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from xmcbench import progress
-from xmcbench.display import Display, Outlook, find_screen
+from xmcbench.display import Display, Outlook, _describe, find_screen
 from xmcbench.plugins.registry import Registry
 from xmcbench.progress import Report, Reporter, read
 from xmcbench.records import Store
@@ -72,6 +78,23 @@ def test_without_a_reader_nothing_is_written_and_what_is_broken_is_nothing(file,
     assert file.read_text() == '{"phase": 1}'
     monkeypatch.setenv(progress.VARIABLE, str(file.parent / "no" / "folder"))
     progress.phase("predict")
+
+
+def test_numbers_of_numpy_are_numbers(file):
+    progress.phase("fit")
+    progress.steps(np.int64(1), np.int32(3), "text")
+    assert (read(file).done, read(file).total) == (1, 3)
+
+
+@given(st.integers(-(10**30), 10**30), st.integers(-(10**30), 10**30), st.floats(allow_nan=False, allow_infinity=False))
+@example(1, 10**18, -1e308)
+@example(-(10**400), 5, 1.0)
+def test_no_report_of_a_method_ends_the_run(done, total, since):
+    """A method may write anything there. A time left beyond all bounds had no words, which was an error of the run."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "progress.json"
+        path.write_bytes(json.dumps({"phase": "fit", "done": done, "total": total, "since": since}).encode())
+        assert _describe(Underway(None, 0, 3.0, read(path))).endswith(("3 s", "3 s so far"))
 
 
 def test_a_process_that_a_cell_starts_goes_on_with_its_phase(file):

@@ -16,10 +16,10 @@ import time
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 #: The variable that names the file.
 VARIABLE = "XMCBENCH_PROGRESS"
@@ -27,6 +27,8 @@ VARIABLE = "XMCBENCH_PROGRESS"
 _INTERVAL_S = 0.2
 
 _Item = TypeVar("_Item")
+#: A method may write any number to the file. With these bounds the time left is one that has words.
+_Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class Report(Struct, frozen=True):
@@ -36,11 +38,11 @@ class Report(Struct, frozen=True):
     """
 
     phase: str
-    done: int = 0
-    total: int = 0
+    done: _Count = 0
+    total: _Count = 0
     unit: str = "step"
-    since: float = 0.0
-    first: int = 0
+    since: Annotated[float, Meta(ge=0)] = 0.0
+    first: _Count = 0
 
     @property
     def rate(self) -> float | None:
@@ -77,7 +79,7 @@ class Reporter:
 
     def steps(self, done: int, total: int = 0, unit: str = "step") -> None:
         """Report how many steps of the current phase are done, and in total, 0 if that is not known."""
-        last = self._last
+        last, done, total = self._last, int(done), int(total)  # JSON has no numbers of numpy
         if (last.unit, last.total) != (unit, total) or done < last.done or not last.since:
             self._write(Report(last.phase, done, total, unit, time.time(), done), always=True)
         else:

@@ -183,9 +183,10 @@ def test_a_result_gives_way_to_another_result_only(inside, tiny, code, runs, wor
 
 
 def test_canaries_take_no_flag_of_whole_cells(inside, code, runs, tiny):
-    for words, flag in ((("--dataset", tiny), "--dataset"), (("--plugin", code()), "--plugin")):
-        ended = inside("confirm", *words)
+    for flag, value in (("--dataset", tiny), ("--plugin", code()), ("--columns", "text=x")):
+        ended = inside("confirm", flag, value)
         assert (ended.returncode, f"{flag} can only be used with --full" in ended.stderr) == (2, True), ended.stderr
+    assert "--jobs does nothing with --full" in inside("confirm", "--full", "--jobs", "7", code=2).stderr
 
 
 def test_the_canaries_of_changed_code_are_run(inside, runs, monkeypatch):
@@ -218,6 +219,7 @@ def test_what_cannot_be_confirmed_or_stored_is_an_error(inside, tiny, monkeypatc
         (("--store", "tfdif"), "unknown method 'tfdif'"),
         (("--methods", "tfdif"), "unknown method 'tfdif'"),
         (("--store", "tfidf", "--dry-run"), "--dry-run does nothing with --store"),
+        (("--store", "tfidf", "--columns", "text=x"), "--columns does nothing with --store"),
         (("--store", "tfidf", "--full"), "--full does nothing with --store"),
         (("--store", "tfidf", "--methods", "bm25"), "--methods does nothing with --store"),
         (("--jobs", "0"), "0"),

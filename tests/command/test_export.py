@@ -192,6 +192,19 @@ def test_the_records_of_an_appendix_are_those_of_the_runs_folder(inside, runs, t
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
 
 
+def test_a_table_without_tests_says_so(inside, runs, tiny):
+    """Marks of ties were left out without a word where the ranks of a row were damaged."""
+    inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25", "--runs", "runs", code=0)
+    words = ("export", "table", "--setting", "ez", "--dataset", "tiny", "--out", "t.tex", "--force")
+    said = "no test of rows with the ranks of 1 record, the first: "
+    assert said not in inside(*words, code=0).stderr
+    assert "not tested" not in Path("t.tex").read_text()
+    next((runs / "ranks").rglob("tfidf*")).write_bytes(b"damaged")
+    for command in (words, ("leaderboard", "--runs", "runs", "--out", "board")):
+        assert inside(*command, code=0).stderr.count(said) == 1
+    assert "% tiny: Ties are not tested: the ranks of a row are missing.\n" in Path("t.tex").read_text()
+
+
 def alter_ranks(runs, hits, processor=None):
     """The record with so many true pairs lost from the first place, of another machine perhaps."""
     store = Store(runs)

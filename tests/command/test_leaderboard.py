@@ -126,7 +126,11 @@ def test_published_datasets_are_on_a_board_of_ones_own_if_asked_for(inside, runs
     assert "TF-IDF" in (tmp_path / "pages" / "tiny.md").read_text()
     assert " --runs sent" in (tmp_path / "pages" / "tiny-ez.md").read_text()
     assert inside("leaderboard", "--runs", "sent", "--out", "tex", "--format", "latex").returncode == 0
-    assert r"\toprule" in (tmp_path / "tex" / "tiny" / "ez.tex").read_text()
+    table = (tmp_path / "tex" / "tiny" / "ez.tex").read_text()
+    assert r"\toprule" in table
+    assert r"$\approx$: statistically tied" in table
+    for path in (tmp_path / "tex").rglob("*.tex"):  # pdfTeX refuses most characters beyond Latin-1
+        "".join(line for line in path.read_text().splitlines() if line[0] != "%").encode("latin-1")
 
 
 @pytest.mark.parametrize("layout", ["latex", "csv"])
@@ -138,13 +142,16 @@ def test_tables_of_a_dataset_that_is_gone_are_removed(inside, runs, tmp_path, la
         path.write_text(path.read_text().replace("as tiny/", "as older/"))
     mine = older / f"mine.{'tex' if layout == 'latex' else 'csv'}"
     mine.write_text("a,b\n1,2\n")
+    paper = tmp_path / "pages" / "paper"  # a copy of the user's, in a folder that is not of a dataset
+    paper.mkdir()
+    shutil.copy(next((tmp_path / "pages" / "tiny").glob("ez.*")), paper)
     ended = inside(*words, "--check")
     obsolete = len([*older.iterdir()]) - 1
     assert (ended.returncode, ended.stderr.count("generated but obsolete")) == (1, obsolete), ended.stderr
     assert obsolete >= 2
     ended = inside(*words)
     assert (ended.returncode, ended.stderr.count("removed: pages/older/")) == (0, obsolete), ended.stderr
-    assert [*older.iterdir()] == [mine]
+    assert ([*older.iterdir()], len([*paper.iterdir()])) == ([mine], 1)
     assert inside(*words, "--check").returncode == 0
 
 
@@ -234,6 +241,10 @@ def test_a_site_links_to_the_packed_records_that_are_around_it(inside, runs, tmp
     assert links("elsewhere") == set()
     shutil.copytree(runs / "records", tmp_path / "elsewhere" / "records")
     assert links("elsewhere") == {"records/tiny/ez.jsonl"}
+    assert links("elsewhere/site") == {"../records/tiny/ez.jsonl"}
+    path = tmp_path / "elsewhere" / "records" / "tiny" / "ez.jsonl"
+    path.write_text(path.read_text().partition("\n")[0])  # as those of another board
+    assert links("elsewhere") == links("elsewhere/site") == set()
 
 
 def test_commands_read_packed_records(inside, tiny, runs, tmp_path):

@@ -3,6 +3,7 @@
 import argparse
 import csv
 import json
+import re
 import shutil
 
 import numpy as np
@@ -108,6 +109,15 @@ def test_datasets_are_a_list_of_places(tmp_path):
         request.reference(str(place), "")
     with pytest.raises(UsageError, match=r"--columns names text twice"):
         request.reference(str(place), "text=a, text=b")
+    for reference, flags, said in (
+        ("x.csv?text=y", {"columns": "text=x"}, "--columns has text=x, and x.csv?text=y another text"),
+        ("x.csv?dev=0.2", {"dev": "0.1"}, "--dev has dev=0.1, and x.csv?dev=0.2 another dev"),
+        ("x.csv?limit=3", {"limit": 5}, "--limit has limit=5, and x.csv?limit=3 another limit"),
+    ):
+        given = {"columns": None, "dev": None, "limit": None, **flags}
+        with pytest.raises(UsageError, match=re.escape(f"{said} (choose one of them)")):
+            request.grid(argparse.Namespace(dataset=reference, set=[], **given), ("tfidf",))
+    assert datasets(f"{place}?text=x", "text=x") == (f"{place}?text=x",)
     assert datasets("one, two,one") == ("one", "two")
     assert datasets("one?text=x,two") == ("one?text=x", "two")
     assert datasets(None) == ("lf-debian-2k",)

@@ -28,6 +28,15 @@ def test_a_perfect_run_scores_one(inside, tiny, predictions):
     assert "note: the predictions have 2 ranks; metrics with a larger k use only these" in ended.stderr
 
 
+def test_a_shallow_run_is_noted(inside, tmp_path):
+    words = ("score", "--format", "trec", "--qrels", "qrels.txt", "--predictions", "run.txt")
+    (tmp_path / "run.txt").write_text("1 Q0 a 1 0.5 mine\n1 Q0 b 2 0.4 mine\n")
+    for labels, is_shallow in (("ab", False), ("abc", True)):
+        (tmp_path / "qrels.txt").write_text("".join(f"1 0 {label} 1\n" for label in labels))
+        said = "note: the predictions have 2 ranks; metrics with a larger k use only these"
+        assert (said in inside(*words, code=0).stderr) == is_shallow
+
+
 def test_a_test_set_without_labels_cannot_be_scored(inside, tiny, predictions):
     path = tiny / "tst.json.gz"
     rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]

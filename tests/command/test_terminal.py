@@ -38,6 +38,23 @@ def test_the_command_line_works_with_any_stream(tmp_path, tiny, redirect, enviro
     assert b"Traceback" not in ended.stderr
 
 
+@pytest.mark.parametrize("stdout", ["a reader that has gone", "a full disk", "the log of stderr"])
+def test_a_command_that_fails_after_it_has_printed(tmp_path, tiny, stdout):
+    """What was not written yet failed when Python ended, whose exit code was 120; and it came after the error."""
+    (tmp_path / "file").write_text("")
+    command = [sys.executable, "-m", "xmcbench", "data", "audit", tiny, "--no-near", "--html", "file/x.html"]
+    with (tmp_path / "log").open("w") as log, open("/dev/full", "w") as full:
+        to = {"a full disk": full, "the log of stderr": log}.get(stdout, subprocess.PIPE)
+        process = subprocess.Popen(command, stdout=to, stderr=log, cwd=tmp_path)
+        if process.stdout:
+            process.stdout.close()
+        assert process.wait() == 1
+    *printed, error = (tmp_path / "log").read_text().splitlines()
+    assert error.startswith("xmcbench: error: ")
+    assert "file/x.html" in error
+    assert bool(printed) == (stdout == "the log of stderr")
+
+
 def test_control_characters_are_spelled_out_on_both_streams(capsys):
     with inert_streams():
         print("a\x1b[2J\u202eb\nc")

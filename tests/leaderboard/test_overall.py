@@ -258,7 +258,7 @@ def test_commands_take_the_datasets_of_the_list(inside, results):
         store.write(record)
     where = ("rank", "--setting", "ez", "--json")
     assert json.loads(inside(*where).stdout)["datasets"] == ["A", "B", "C"]
-    (store.root / "overall.toml").write_text('ez = ["B", "A"]\n')
+    (store.root / "overall.toml").write_text('ez = ["b", "A"]\n')  # names are those of datasets, in any case
     assert json.loads(inside(*where).stdout)["datasets"] == ["B", "A"]
     assert json.loads(inside(*where, "--dataset", "A,C").stdout)["datasets"] == ["A", "C"]
     ended = inside("leaderboard", "--runs", "runs")
@@ -349,7 +349,7 @@ def test_commands_say_which_datasets_they_leave_out_by_their_names(inside, recor
     assert "needs two datasets" in ranked
     assert "(datasets with results: law)" in ranked
     table = ("export", "table", "--setting", "ez", "--force", "--out", "t.tex")
-    assert inside(*table, code=0).stderr.splitlines() == left_out
+    assert inside(*table, code=0).stderr.splitlines()[:2] == left_out
     for words in (("rank", "--setting", "ez"), table):
         assert "left out" not in inside(*words, "--dataset", "law,software-dev", code=0).stderr
     for path in Path("runs/records/law").rglob("*.json"):

@@ -193,6 +193,12 @@ def test_two_methods_of_one_title_are_two_rows(on, altered):
     assert [line[0] for line in body(latex(table))] == ["ONE (method=two)", "ONE (method=one)"]
 
 
+def test_no_name_is_an_option_of_the_line_before(on, altered):
+    made = [altered(on("A", title, 0.5), (("method", "title"), title)) for title in ("[odd]", "*odd")]
+    found = {line[0] for line in body(latex(paper_table(made, EZ, ["P@1"], NONE)))}
+    assert found == {"{}[odd]", "{}*odd"}
+
+
 def test_marks_of_rows_are_comments(on):
     stale = Context((), Staleness(sources={"one": "0" * 64}))
     text = latex(paper_table([on("A", "one", 0.5), on("A", "two", 0.4)], EZ, ["P@1"], stale))
@@ -237,6 +243,10 @@ def test_what_is_not_there_is_refused(on):
         paper_table(made, Setting("full"), ["P@1"], NONE)
     with pytest.raises(UsageError, match="no row of: two"):
         paper_table(made, EZ, ["P@1"], NONE, methods=["one", "two"])
+    odd = on("A", "odd", 0.4, "k=3")
+    for records, methods in (([*made, odd], ["one", "odd"]), ([odd], ["odd"])):
+        with pytest.raises(UsageError, match="no row of odd with the parameters of a preset"):
+            paper_table(records, EZ, ["P@1"], NONE, methods=methods)
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex with siunitx (texlive-science)")

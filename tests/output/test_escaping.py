@@ -29,7 +29,7 @@ def test_what_would_act_is_spelled_out():
 
 @pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0), 0x202A, 0x202E, 0x2066, 0x2069, 0x200E, 0xD800])
 @pytest.mark.parametrize(
-    "target", ["visible", "terminal", "markdown", "markdown_line", "latex", "svg", "html", "csv", "tsv"]
+    "target", ["visible", "terminal", "markdown", "markdown_line", "latex", "latex_line", "svg", "html", "csv", "tsv"]
 )
 def test_no_control_character_reaches_any_target(code, target):
     made = getattr(escaping, target)(f"a{chr(code)}b")
@@ -71,7 +71,13 @@ def test_markdown_has_no_block_or_formula_of_the_text(text, made):
 def test_latex_has_no_command_of_the_text():
     assert escaping.latex("run --runs a-b ---") == "run -{}-runs a-b -{}-{}-"
     made = escaping.latex("\\input{x} 5% $a_b^2$ # & ~")
+    assert escaping.latex("≈") == r"$\approx$"
     assert made == r"\textbackslash{}input\{x\} 5\% \$a\_b\textasciicircum{}2\$ \# \& \textasciitilde{}"
+
+
+@pytest.mark.parametrize(("text", "made"), [("[a]", "{}[a]"), ("*", "{}*"), ("a[*]", "a[*]"), ("", ""), ("&", r"\&")])
+def test_no_text_is_an_option_of_the_line_before(text, made):
+    assert escaping.latex_line(text) == made
 
 
 def test_svg_is_well_formed():

@@ -115,6 +115,14 @@ def test_the_width_is_that_of_the_terminal(monkeypatch, terminal, most):
     assert (widest(format_table(LINES, HEADS, RIGHT)) > 50) == (not terminal)
 
 
+@given(st.lists(st.text("ab ", min_size=3, max_size=60), min_size=2, max_size=2), st.integers(8, 60))
+def test_two_columns_of_texts_fit_any_terminal(texts, width):
+    """Two columns of at least 20 took 42 columns of 40."""
+    words = max(len(word) for text in (*texts, "first", "second") for word in text.split() or [""])
+    if 2 * words + 2 <= width:
+        assert widest(format_table([texts], ["first", "second"], width=width)) <= width
+
+
 def test_a_pipe_can_have_a_limit(capsys):
     assert widest(format_table(LINES, HEADS, RIGHT)) > 60
     with limit_in_pipes(60):
@@ -143,7 +151,8 @@ def narrow_terminal(monkeypatch):
 def test_a_paragraph_is_wrapped_at_words_and_a_command_is_not():
     expected = ["Two rows differ:", "  in a slice of the", "  instances", "", TEXT.splitlines()[-1]]
     assert fill(TEXT).split("\n") == expected
-    assert fill("  name  a long description of it", hang=6) == "  name  a long description\n        of it"
+    assert fill("a description of many words", hang=90) == "a description of many\n            words"
+    assert fill("  name  a long description of it", hang=6) == "  name  a long\n        description of\n        it"
 
 
 def test_a_paragraph_in_a_pipe_stays_as_it_is():

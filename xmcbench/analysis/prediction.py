@@ -143,6 +143,10 @@ def show_text(word: str, text: str, *, place: Target, registry: Registry, condit
     _check_k(k)
     if not text.strip():
         raise UsageError("--text is empty", 'for example --text "a web server in Rust"')
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # Python reads bytes that are not UTF-8 as lone surrogates
+        raise UsageError(f"--text {text!a} is not valid UTF-8", "does the terminal use another encoding?") from None
     planned = _plan(word, place.store, registry, conditions)
     data = planned.dataset
     title, _, content = text.partition("\t")

@@ -26,6 +26,8 @@ from pathlib import Path
 from xmcbench.command import flags, report, request
 from xmcbench.errors import UnknownName, UsageError, XmcbenchError
 
+_CANARIES_AT_A_TIME = 2
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``xmcbench confirm``."""
@@ -33,7 +35,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--methods", type=flags.texts, default=["all"], metavar="A,B|all", help="only these (default: all)"
     )
-    parser.add_argument("--jobs", type=flags.positive, default=2, metavar="N", help="canaries at a time (default: 2)")
+    parser.add_argument(
+        "--jobs",
+        type=flags.positive,
+        default=_CANARIES_AT_A_TIME,
+        metavar="N",
+        help="canaries at a time (default: %(default)s)",
+    )
     parser.add_argument(
         "--store",
         type=flags.texts,
@@ -58,19 +66,22 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.store:
         unused = {"runs": Path("runs"), "methods": ["all"], "full": False, "dry_run": False}
         said, hint = "{} does nothing with --store", "--store METHOD runs the canaries of a method"
-        request.check_unused(arguments, said, hint, **unused, dataset=[], plugin=[], **flags.LIMITS)
+        request.check_unused(arguments, said, hint, **unused, dataset=[], columns=None, plugin=[], **flags.LIMITS)
         return _store(arguments)
     from xmcbench.records.store import NO_RUNS
 
     if not (arguments.runs / "records").is_dir():
         raise UsageError(f"there are no records in {arguments.runs}", NO_RUNS)
     if arguments.full:
+        hint = "cells run one after the other"
+        request.check_unused(arguments, "{} does nothing with --full", hint, jobs=_CANARIES_AT_A_TIME)
         return _full(arguments)
     request.check_unused(
         arguments,
         "{} can only be used with --full",
         "canaries have data of their own",
         dataset=[],
+        columns=None,
         plugin=[],
         **flags.LIMITS,
     )

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from filecmp import cmpfiles
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,9 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
         examples=Examples.of(store),
         dates={listing.name: listing.card.date for listing in known_datasets() if listing.card},
     )
-    for error in [*scores.missing.values()][:1]:
-        unread = format_count(len(scores.missing), "record")
-        print(f"no test of rows with the ranks of {unread}, the first: {terminal(str(error))}", file=sys.stderr)
+    report.note_untested(scores)
     made = files(board, arguments.format, records=_find_packed(store, out))
     report.note_unknown(records, staleness)
     stale = sum(bool(staleness.problem(record)) for record in records if record.ok)
@@ -144,10 +143,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _find_packed(store: Store, out: Path) -> str:
-    """Return the way from the folder of a site to packed records in it or beside it; empty if there are none."""
-    around = {"records": out, "../records": out.absolute().parent}
-    found = [place for place, folder in around.items() if store.is_packed() and (folder / "records").is_dir()]
-    return found[0] if found else ""
+    """Return the way from the folder of a site to the packed records or a copy of them, in it or beside it.
+
+    Empty if there are none: records of another board lack some of the rows.
+    """
+    from xmcbench.records.packed import LINES
+
+    packed = store.root / "records"
+    names = [path.relative_to(packed).as_posix() for path in packed.glob(f"*/*{LINES}")]
+    for place, folder in (("records", out), ("../records", out.absolute().parent)):
+        same, _, _ = cmpfiles(packed, folder / "records", names, shallow=False)
+        if names and same == names:
+            return place
+    return ""
 
 
 def report_outdated(outdated: list[str], files: int) -> int:

@@ -14,6 +14,7 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -253,19 +254,17 @@ def _main(words: list[str]) -> int:
     except XmcbenchError as error:
         if debug:
             traceback.print_exc()
-        print(f"xmcbench: error: {error}", file=sys.stderr)
-        for note in getattr(error, "__notes__", ()):
-            print(f"xmcbench: {note}", file=sys.stderr)
+        _say(f"error: {error}", *getattr(error, "__notes__", ()))
         return error.exit_code
     except KeyboardInterrupt:
-        print("xmcbench: interrupted; finished results are kept; run the same command to continue", file=sys.stderr)
+        _say("interrupted; finished results are kept; run the same command to continue")
         return 130
     except OSError as error:
         # An error of the machine: a folder without read permission, a file instead of a folder.
         if debug:
             raise
         where = f"{error.filename}: " if error.filename else ""
-        print(f"xmcbench: error: {where}{error.strerror or error} (--debug shows the traceback)", file=sys.stderr)
+        _say(f"error: {where}{error.strerror or error} (--debug shows the traceback)")
         return 1
     except Exception as error:
         if debug:
@@ -273,13 +272,18 @@ def _main(words: list[str]) -> int:
         # Python reads bytes that are not UTF-8 as lone surrogates.
         broken = [word for word in words if any("\ud800" <= letter <= "\udfff" for letter in word)]
         if isinstance(error, UnicodeEncodeError) and broken:
-            print(f"xmcbench: error: {visible(broken[0])} is not valid UTF-8", file=sys.stderr)
+            _say(f"error: {visible(broken[0])} is not valid UTF-8")
             return UsageError.exit_code
-        print(
-            f"xmcbench: error: {type(error).__name__}: {error} (internal error; --debug shows the traceback)",
-            file=sys.stderr,
-        )
+        _say(f"error: {type(error).__name__}: {error} (internal error; --debug shows the traceback)")
         return 1
+
+
+def _say(*lines: str) -> None:
+    """Print lines on stderr, below what was printed on stdout: a log may have both."""
+    with suppress(OSError):
+        sys.stdout.flush()
+    for line in lines:
+        print(f"xmcbench: {line}", file=sys.stderr)
 
 
 if __name__ == "__main__":

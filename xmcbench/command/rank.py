@@ -51,12 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
         report.check_new(arguments.svg, arguments.force)
     records, earlier = latest(store.records())
     report.note_earlier(earlier)
-    spelled = {record.cell.dataset.casefold(): record.cell.dataset for record in records}
     staleness = request.staleness(arguments)
     given = [name.strip() for name in (arguments.dataset or "").split(",") if name.strip()]
     setting = request.only_setting(arguments)
     listed = overall.read_list(arguments.runs).get(setting.slug)
-    datasets = [spelled.get(name.casefold(), name) for name in given] or listed
+    datasets = given or listed
     if datasets is None:
         report.note_unlisted(records, setting)
     with store.noting_left_out():

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from xmcbench.runner.plan import Plan, PlannedCell
     from xmcbench.runner.rows import Skipped
     from xmcbench.runner.schedule import Estimate
+    from xmcbench.runner.scoring import StoredScores
     from xmcbench.setting import Setting
 
 
@@ -114,6 +115,13 @@ def note_earlier(earlier: Mapping[str, int]) -> None:
         print(
             f"left out: {format_count(number, 'result')} on an earlier version of {terminal(dataset)}", file=sys.stderr
         )
+
+
+def note_untested(scores: StoredScores) -> None:
+    """Print one line about the records whose ranks could not be read."""
+    for error in [*scores.missing.values()][:1]:
+        unread = format_count(len(scores.missing), "record")
+        print(f"no test of rows with the ranks of {unread}, the first: {terminal(str(error))}", file=sys.stderr)
 
 
 def note_unlisted(records: Iterable[Record], setting: Setting) -> None:

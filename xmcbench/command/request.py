@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,13 +95,11 @@ def comparison(arguments: argparse.Namespace, force: bool = False) -> Comparison
 
 def grid(arguments: argparse.Namespace, methods: Sequence[str], **changes: object) -> dict[str, Any]:
     """Return the grid of a command line, as arguments of ``xmcbench.run``. changes: other values. Raises UsageError."""
-    from xmcbench.data.sources.finding import reference_to
-
     names = ("setting", "ratio", "by", "preset", "seed")
     given = {name: vars(arguments).get(name) for name in names}  # a curve has no setting
     places = datasets(arguments)
     if limit := vars(arguments).get("limit"):
-        places = tuple(reference_to(place, {"limit": str(limit)}) for place in places)
+        places = tuple(_with_options(place, "--limit", {"limit": str(limit)}) for place in places)
     whole = {"dataset": places, **given, "methods": methods, "set": overrides(arguments.set)}
     return {**whole, **changes}
 
@@ -162,15 +160,13 @@ def reference(place: str, columns: str | None) -> str:
 
 def _hold_out(reference: str, share: str | None) -> str:
     from xmcbench.data.catalog import DEV
-    from xmcbench.data.sources.finding import reference_to
 
-    return reference if share is None else reference_to(reference, {DEV: share})
+    return reference if share is None else _with_options(reference, "--dev", {DEV: share})
 
 
 def _with_columns(references: Sequence[str], columns: str | None) -> tuple[str, ...]:
     """Return names as they are, and places with --columns. Raises UsageError where there are names only."""
     from xmcbench.data.catalog import is_name
-    from xmcbench.data.sources.finding import reference_to
 
     if columns is None:
         return tuple(references)
@@ -187,7 +183,18 @@ def _with_columns(references: Sequence[str], columns: str | None) -> tuple[str, 
     names = [reference for reference in references if is_name(reference)]
     if len(names) == len(references):
         raise UsageError(f"--columns is for tables, and {names[0]} is a name", "leave it out, or give a file or folder")
-    return tuple(name if name in names else reference_to(name, found) for name in references)
+    return tuple(name if name in names else _with_options(name, "--columns", found) for name in references)
+
+
+def _with_options(reference: str, flag: str, options: Mapping[str, str]) -> str:
+    """Return a reference with the options of a flag. Raises UsageError if it has another value of one of them."""
+    from xmcbench.data.sources.finding import place_of, reference_to
+
+    there = place_of(reference).options
+    for name, value in options.items():
+        if there.get(name, value) != value:
+            raise UsageError(f"{flag} has {name}={value}, and {reference} another {name}", "choose one of them")
+    return reference_to(reference, options)
 
 
 def only_setting(arguments: argparse.Namespace) -> Setting:

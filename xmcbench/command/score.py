@@ -81,7 +81,6 @@ def _of_dataset(arguments: argparse.Namespace) -> _Ranked:
     from xmcbench import trec
     from xmcbench.api import rank_pairs
     from xmcbench.data import load_dataset
-    from xmcbench.metrics import protocol
     from xmcbench.topk import TopK
 
     place = request.place(arguments)
@@ -97,11 +96,7 @@ def _of_dataset(arguments: argparse.Namespace) -> _Ranked:
         predictions = TopK.load(arguments.predictions)
     filter_name = dataset.choose_filter(arguments.filter)
     ranked = rank_pairs(predictions, dataset, filter_name)
-    if predictions.k < min(protocol.DEPTH, len(dataset.labels)):
-        print(
-            f"xmcbench: note: the predictions have {predictions.k} ranks; metrics with a larger k use only these",
-            file=sys.stderr,
-        )
+    _note_depth(predictions.k, len(dataset.labels))
     return {"dataset": dataset.name, "filter": filter_name, "depth": predictions.k}, *ranked
 
 
@@ -122,9 +117,19 @@ def _of_qrels(arguments: argparse.Namespace) -> _Ranked:
         raise UsageError(
             f"no query of {arguments.qrels} has predictions in {arguments.predictions}", "do both name queries alike?"
         )
+    _note_depth(predictions.k, len(names[1]))
     pairs = TruePairs.of(truth)
     head = {"dataset": arguments.qrels.name, "filter": "none", "depth": predictions.k}
     return head, pairs, true_ranks(predictions.indices, pairs), None
+
+
+def _note_depth(depth: int, labels: int) -> None:
+    """Print a note if predictions are shallower than the protocol. labels: how many there are."""
+    from xmcbench.metrics import protocol
+
+    if depth < min(protocol.DEPTH, labels):
+        said = f"the predictions have {depth} ranks; metrics with a larger k use only these"
+        print(f"xmcbench: note: {said}", file=sys.stderr)
 
 
 def _check_file(path: Path) -> None:

@@ -23,13 +23,13 @@ class Inert:
 
     def write(self, text: str) -> int:
         """Write text with control characters spelled out; return the number of given characters."""
-        with self._ignore_broken_pipes():
+        with self._discard_after_errors():
             self.stream.write(terminal(text))
         return len(text)
 
     def flush(self) -> None:
         """Write what is held back."""
-        with self._ignore_broken_pipes():
+        with self._discard_after_errors():
             self.stream.flush()
 
     def writelines(self, lines: Any) -> None:
@@ -37,14 +37,19 @@ class Inert:
         self.write("".join(lines))
 
     @contextmanager
-    def _ignore_broken_pipes(self) -> Iterator[None]:
-        """Discard the output once its reader has gone (`xmcbench ls | head`): the exit code does not depend on it."""
+    def _discard_after_errors(self) -> Iterator[None]:
+        """Discard the output once it cannot be written, or Python would write what it holds back when it ends.
+
+        The exit code does not depend on a reader that has gone (`xmcbench ls | head`); other errors are raised.
+        """
         try:
             yield
-        except BrokenPipeError:
+        except OSError as error:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.stream.fileno())
             os.close(nowhere)
+            if not isinstance(error, BrokenPipeError):
+                raise
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
@@ -79,6 +84,8 @@ def inert_streams() -> Iterator[None]:
         sys.stdout, sys.stderr = (_inert(stream, number) for number, stream in enumerate(before, 1))  # type: ignore[assignment]
         yield
     finally:
+        with suppress(OSError):
+            sys.stdout.flush()
         sys.stdout, sys.stderr = before
 
 

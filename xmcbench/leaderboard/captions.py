@@ -83,6 +83,9 @@ for all shares, so its line is flat. A row is on the Pareto front if no other ro
 time or less, or as good in less; the front compares means, ignores their intervals, and takes times of different
 machines as they are. `--format csv` writes the points."""
 
+#: Said of rows of which one has no ranks.
+UNTESTED = "Ties are not tested: the ranks of a row are missing."
+
 _GROUPS = {
     "seen": "labels with a known pair",
     "unseen": "labels without one",
@@ -95,7 +98,7 @@ _GROUPS = {
 def marks(is_tested: bool) -> str:
     """The meaning of the marks of a table. is_tested: rows that are tied with the best one are marked."""
     if not is_tested:
-        return "Bold: best of its column. Ties are not tested: the ranks of a row are missing."
+        return f"Bold: best of its column. {UNTESTED}"
     return (
         "Bold: best of its column. ≈: statistically tied with it (paired test over instances and seeds, Holm's "
         "correction over the column)."

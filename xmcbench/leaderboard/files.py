@@ -25,6 +25,9 @@ Format = Literal["markdown", "latex", "csv", "json", "html"]
 #: The subfolder of a board's figures.
 FIGURES = "figures"
 
+#: The file of the table that is in the folder of every dataset.
+_STATISTICS = "statistics.csv"
+
 #: Suffix -> the line that says that a file was generated: its number from 0, and the line.
 _MARKS = {
     ".md": (0, "<!-- {} -->"),
@@ -182,18 +185,21 @@ def _is_generated(folder: Path, path: Path) -> bool:
 def _find_obsolete(folder: Path, made: Mapping[str, str]) -> list[Path]:
     """Return the obsolete files of the layout: those with the mark of generated files, and their points.
 
-    CSV files are recognized by their columns, and tables by their names too.
+    CSV files are recognized by their columns, and tables also by their names and by the table of statistics, which is
+    beside those of every dataset: in other folders, a file with the columns of a table is a copy that somebody made.
     """
     every = {Path(name).suffix for name in made}
     suffixes = every if every == {".csv"} else every - {".csv"}
     heads = {content.partition("\n")[0] for name, content in made.items() if name.endswith(".csv")}
-    tables = {Path(name).name for name in made}
+    tables, folders = {Path(name).name for name in made}, {Path(name).parent.name for name in made}
     found: dict[Path, None] = {}
     for place in (place for suffix, places in _PLACES.items() if suffix in suffixes for place in places):
         # An editor leaves links beside a file, which lead nowhere.
         for path in (path for path in sorted(folder.glob(place)) if path.is_file()):
             if path.suffix == ".csv":
-                is_named = path.parent.name == FIGURES or path.name in tables
+                is_named = path.parent.name == FIGURES or (
+                    path.name in tables and (path.parent.name in folders or (path.parent / _STATISTICS).is_file())
+                )
                 is_ours = is_named and path.read_text(errors="replace").partition("\n")[0] in heads
             else:
                 is_ours = _is_generated(folder, path)

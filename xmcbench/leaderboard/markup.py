@@ -92,8 +92,7 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
     marks = Marks(table, lambda mark: f"$^{{{mark}}}$")
 
     def name(line: TableLine) -> str:
-        # After the end of a line LaTeX takes a bracket or an asterisk for an option of it.
-        shown = "{}" * line.shown.startswith(("[", "*")) + escaping.latex(line.shown) + marks.of(line.notes)
+        shown = escaping.latex_line(line.shown) + marks.of(line.notes)
         return f"\\textit{{{shown}}}~\\cite{{{sources[line.source - 1].key}}}" if line.source else shown
 
     body = [

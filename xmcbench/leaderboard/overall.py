@@ -102,7 +102,8 @@ def overall(
     done = [record for record in records if record.ok]
     inside = [record for record in done if record.cell.setting == setting]
     there = sorted({record.cell.dataset for record in inside if datasets is not None or is_listed(record.cell.dataset)})
-    chosen = there if datasets is None else [*dict.fromkeys(datasets)]
+    spelled = {name.casefold(): name for name in there}
+    chosen = there if datasets is None else [*dict.fromkeys(spelled.get(name.casefold(), name) for name in datasets)]
     known = f"datasets with results: {', '.join(there) or 'none'}"
     if missing := [name for name in chosen if name not in there]:
         raise UsageError(f"{missing[0]} has no result in the setting {setting.title}", known)

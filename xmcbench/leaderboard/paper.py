@@ -2,7 +2,7 @@
 
 It is set with booktabs and siunitx, at the size of the text. Bold is the best of a column, and a sign marks rows that
 are statistically tied with it, as on the pages of a board. Comments have what the pages note on a row, such as that it
-is stale.
+is stale, and name datasets on which ties are not tested.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from xmcbench.errors import UnknownName, UsageError
+from xmcbench.leaderboard.captions import UNTESTED
 from xmcbench.leaderboard.groups import by_dataset, by_setting, is_listed
 from xmcbench.leaderboard.names import names, short_names
 from xmcbench.leaderboard.rows import Row, rename
@@ -35,12 +36,13 @@ class PaperTable:
     """A table of one setting.
 
     columns: (dataset, metric). rows: name -> row by dataset; where a dataset has no such row, its cells are blank.
-    ties: dataset -> metric -> names of rows.
+    ties: dataset -> metric -> names of rows. untested: datasets whose ties are unknown: the ranks of a row are missing.
     """
 
     columns: tuple[tuple[str, str], ...]
     rows: Mapping[str, Mapping[str, Row]]
     ties: Mapping[str, Ties]
+    untested: tuple[str, ...] = ()
 
 
 def paper_table(
@@ -77,7 +79,10 @@ def paper_table(
     shown = _tell_apart({name: _choose(own, methods) for name, own in measured.items()})
     every = [row for own in shown.values() for row in own]
     if missing := [name for name in methods if not any(_is_named(row, name) for row in every)]:
-        raise UsageError(f"there is no row of: {', '.join(missing)}", "see `xmcbench ls results`")
+        others = [row for own in measured.values() for row in own.rows if row.figures]
+        changed = [name for name in missing if any(_is_named(row, name) for row in others)]
+        what = f" {changed[0]} with the parameters of a preset" if changed else f": {', '.join(missing)}"
+        raise UsageError(f"there is no row of{what}", "see `xmcbench ls results`")
     rows: dict[str, dict[str, Row]] = {}
     for name in chosen:
         for row in shown[name]:
@@ -89,6 +94,7 @@ def paper_table(
         tuple((name, metric) for name in chosen for metric in metrics),
         rows,
         {name: context.ties(shown[name], metrics) for name in chosen},
+        tuple(name for name in chosen if shown[name] and not context.can_test(shown[name])),
     )
 
 
@@ -121,18 +127,19 @@ def latex(table: PaperTable, decimals: int = 1, with_spread: bool = False) -> st
         return text + (f"{{\\,\\scriptsize$\\pm${percent(figures[name].half_width)}}}" if with_spread else "")
 
     body = [
-        " & ".join([escaping.latex(shown), *(cell(name, *column) for column in table.columns)]) + r" \\"
+        " & ".join([escaping.latex_line(shown), *(cell(name, *column) for column in table.columns)]) + r" \\"
         for name, shown in short.items()
     ]
     return "\n".join(
         [
             _PREAMBLE,
             *(
-                f"% {short[name]}, {dataset}: {mark}"
+                escaping.visible(f"% {short[name]}, {dataset}: {mark}")
                 for name, own in table.rows.items()
                 for dataset, row in own.items()
                 for mark in row.marks
             ),
+            *(escaping.visible(f"% {dataset}: {UNTESTED}") for dataset in table.untested),
             f"\\begin{{tabular}}{{@{{}}l*{{{len(table.columns)}}}{{{digits}}}@{{}}}}",
             r"\toprule",
             f" & {heads} \\\\",

@@ -39,6 +39,7 @@ _LATEX = {
     "¹": r"$^1$",
     "²": r"$^2$",
     "≤": r"$\leq$",
+    "≈": r"$\approx$",
 }
 
 #: The beginning of a formula in a spreadsheet, which removes quotation marks before it; full width signs count, too.
@@ -91,6 +92,11 @@ def latex(text: str) -> str:
     """Return text for LaTeX."""
     made = "".join(_LATEX.get(sign, sign) for sign in visible(text))
     return re.sub("-(?=-)", "-{}", made)  # two hyphens, as of an option, would be a dash
+
+
+def latex_line(text: str) -> str:
+    """Return text at the beginning of a line of a table in LaTeX: nothing in it is an option of the line before."""
+    return "{}" * text.startswith(("[", "*")) + latex(text)
 
 
 def svg(text: str) -> str:

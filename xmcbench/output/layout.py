@@ -25,10 +25,11 @@ _in_pipes: ContextVar[int | None] = ContextVar("_in_pipes", default=None)
 
 @dataclass
 class _Column:
-    """A head and the cells below it, on the left or on the right."""
+    """A head and the cells below it, on the left or on the right. narrowest: of a column of text, if words allow."""
 
     texts: Sequence[str]
     is_right: bool = False
+    narrowest: int = _NARROWEST
 
     @cached_property
     def natural(self) -> int:
@@ -41,7 +42,7 @@ class _Column:
     def least(self) -> int:
         """The narrowest width: texts are wrapped between words only, and figures not at all."""
         head, *cells = self.texts
-        whole = [*map(_width, cells)] if self.is_right else [_NARROWEST]
+        whole = [*map(_width, cells)] if self.is_right else [self.narrowest]
         pieces = [piece for text in ([head] if self.is_right else self.texts) for piece in _pieces(text)]
         return min(self.natural, max([*whole, *(_width(piece.rstrip()) for piece in pieces)]))
 
@@ -64,8 +65,9 @@ def format_table(
     does not fit is cut into tables below each other that all have the first column. A column alone is never cut.
     """
     texts = zip(heads, *([" ".join(str(cell).strip().splitlines()) for cell in line] for line in lines), strict=True)
-    columns = [_Column(column, side == "right") for column, side in zip_longest(texts, aligned)]
     limit = width if width is not None else terminal_width()
+    narrowest = _NARROWEST if limit is None else min(_NARROWEST, (limit - _GAP) // 2)  # two columns always fit
+    columns = [_Column(column, side == "right", narrowest) for column, side in zip_longest(texts, aligned)]
     if limit is None:
         return _table(columns, [column.natural for column in columns])
     return "\n\n".join(_table(block, _widths(block, limit)) for block in _blocks(columns, limit))
@@ -100,8 +102,8 @@ def _fold(line: str, width: int, hang: int) -> list[str]:
     content = line.lstrip()
     if _width(line) <= width or content.startswith("xmcbench "):
         return [line]
-    place = len(line) - len(content) + hang
-    first, *others = _wrap(line[place:], max(width - place, _NARROWEST))
+    place = min(len(line) - len(content) + hang, max(width - _NARROWEST, width // 2))
+    first, *others = _wrap(line[place:], width - place)
     return [line[:place] + first, *(" " * place + other for other in others)]
 
 
