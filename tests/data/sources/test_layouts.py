@@ -466,9 +466,34 @@ def test_labels_beside_a_single_table_are_its_labels(made):
     made({"labels.csv": "uid,title\nb2,auto\na1,apple\n"})
     assert [*load_dataset(folder / "papers.csv").labels] == ["auto", "apple"]
     made({"labels.csv": "uid,title\nb2,auto\n"})
-    with pytest.raises(
-        DataError, match=r"papers.csv, line 2: there is no label 'a1' \(labels are uids of labels.csv\)"
-    ):
+    said = r"papers.csv, line 2: there is no label 'a1' \(labels are uids of labels.csv; if they are texts, move it to"
+    with pytest.raises(DataError, match=said):
+        load_dataset(folder / "papers.csv")
+
+
+def test_a_table_of_labels_without_uids_names_no_labels(made):
+    """A code was taken for the number of a row: every label was another one, and nobody said so."""
+    labels = {"labels.csv": "label_id,title\n1,auto\n2,fruit\n3,pie\n"}
+    folder = made({"papers.csv": "text,labels\none,1\ntwo,2;1\n", **labels})
+    said = r"papers\.csv, line 2: labels\.csv has no column uid \(call the column of its uids uid; it has: label_id"
+    with pytest.raises(DataError, match=said):
+        load_dataset(folder / "papers.csv")
+    made({"papers.csv": "text,labels\none,\ntwo,\n"})
+    assert [*load_dataset(folder / "papers.csv").labels] == ["auto", "fruit", "pie"]
+    listed = made(
+        {"train.csv": "text,labels\none,auto\n", "test.csv": "text\none\n", "labels.csv": "title\nauto\n"}, "b"
+    )
+    with pytest.raises(DataError, match=r"train\.csv, line 2: labels\.csv has no column uid \(.*; it has: title\)"):
+        load_dataset(listed)
+
+
+def test_titles_in_the_place_of_uids_are_told(made):
+    labels = {"labels.csv": "uid,title\n1,auto\n2,fruit\n"}
+    folder = made({"papers.csv": "text,labels\none,fruit\ntwo,auto\n", **labels})
+    said = (
+        r"line 2: there is no label 'fruit' \(labels are uids of labels\.csv, where this is the title of '2'; if they"
+    )
+    with pytest.raises(DataError, match=said):
         load_dataset(folder / "papers.csv")
 
 

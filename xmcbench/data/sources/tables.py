@@ -263,12 +263,22 @@ class _Tables:
             if columns.labels:
                 column.add(record)
                 labels = self._labels_of(columns, record)
+            if labels and self._labels and self._label_columns.uid is None:  # a code would be the number of a row
+                hint = f"call the column of its uids uid; it has: {', '.join(_columns_of(self._labels))}"
+                raise record.error(f"{self._labels[0].name} has no column uid", hint)
             if unknown := [label for label in labels if label not in self._ids]:
-                hint = f"labels are uids of {self._labels[0].name}" if self._labels else ""
+                hint = self._describe_labels(unknown[0]) if self._labels else ""
                 raise record.error(f"there is no label {unknown[0][:60]!r}", hint)
             yield Row(record.path, record.line, *_texts(columns, row, record), [self._ids[label] for label in labels])
         column.check()
         notes += column.note(files[0].name)
+
+    def _describe_labels(self, unknown: str) -> str:
+        """Say what the labels of instances are, to somebody who gave one that is not there: maybe its title."""
+        name = self._labels[0].name
+        titled = next((label.uid for label in self._label_rows() if label.title == unknown), None)
+        where = f", where this is the title of {titled[:60]!r}" if titled is not None else ""
+        return f"labels are uids of {name}{where}; if they are texts, move it to another folder"
 
 
 def _texts(columns: Columns, row: int, record: Record) -> tuple[str, str, str]:
