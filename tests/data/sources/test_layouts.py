@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csc_matrix, save_npz
 
 from xmcbench.data import load_dataset
-from xmcbench.data.sources.finding import place_of, source_at
+from xmcbench.data.sources.finding import place_of, reference_to, source_at
 from xmcbench.data.sources.tables import Tables
 from xmcbench.errors import DataError, UsageError
 
@@ -569,6 +569,30 @@ def test_documents_do_not_depend_on_tables_of_labels(made):
     folder = made({"train.csv": "text,labels\na,b\n", "test.csv": "text,labels\nc,b\n"})
     made({"new/new.csv": "text\nd\n", "new/labels.csv": "", "new/labels.jsonl": ""})
     assert [*load_dataset(f"{folder}?documents={folder / 'new' / 'new.csv'}").test] == ["d"]
+
+
+@pytest.mark.parametrize(
+    ("options", "head", "said", "text"),
+    [
+        ("", "number,subject,abstract,body", "uid=number, title=subject, text=body", "s\tb"),
+        ("?text=abstract", "number,subject,abstract,body", "text=abstract", "a"),  # it has columns of its own
+        ("", "subject,body", "title=subject, text=body", "s\tb"),
+        ("", "number,abstract,subject", "uid=number, text=abstract", "a"),  # not the title alone
+        ("", "number,abstract,body", "uid=number, text=body", "b"),
+        ("", "uid,text,labels", "uid=uid, text=text", "t"),
+    ],
+)
+def test_documents_have_the_columns_of_the_dataset_if_they_can(made, options, head, said, text):
+    """Those of the documents were guessed, and no note said which were taken."""
+    cells = {"number": "7", "uid": "7", "subject": "s", "abstract": "a", "body": "b", "text": "t", "labels": "x"}
+    table = "number,subject,body,classes\n1,s,b,c\n2,s,b,c\n"
+    folder = made({"train.csv": table, "test.csv": table})
+    new = made({"new.csv": f"{head}\n{','.join(cells[column] for column in head.split(','))}\n"}, "new") / "new.csv"
+    place = f"{folder}?uid=number&title=subject&text=body&labels=classes"
+    dataset = load_dataset(reference_to(place, {"documents": f"{new}{options}"}))
+    assert [*dataset.test] == [text]
+    assert dataset.test.uids[0] == ("7" if "uid=" in said else "0")
+    assert dataset.notes[-1] == f"columns of new.csv: {said}"
 
 
 def test_a_code_without_a_name_is_no_label(made, tmp_path):

@@ -52,8 +52,12 @@ class Columns:
     separator: str
 
     def __str__(self) -> str:
-        used = [f"{role}={name}" for role in DEFAULTS if (name := getattr(self, role))]
-        return f"{', '.join(used)}{'' if self.labels else '; there is no column of labels'}"
+        return f"{self.of_texts}{f', labels={self.labels}' if self.labels else '; there is no column of labels'}"
+
+    @property
+    def of_texts(self) -> str:
+        """The columns of a document, in words."""
+        return ", ".join(f"{role}={name}" for role in ("uid", "title", "text") if (name := getattr(self, role)))
 
     def names(self) -> tuple[str, ...]:
         """The columns that are there."""
@@ -154,12 +158,27 @@ class Tables(Source):
         return Holding(tables.label_part(), tables.instance_part("train"), notes=(*files.notes, *tables.notes()))
 
     def documents(self) -> Part:
+        files = self._document_files()
+        tables = _Tables({"test": files}, (), self.place.options)
+        notes: list[str] = []
+        return Part("documents", files[0], files, lambda: tables.document_rows(files, notes), notes)
+
+    def _document_files(self) -> tuple[Path, ...]:
         path = self.place.path
         # Labels beside a file do not matter to its texts.
         parts = {"train": (path,)} if path.is_file() else self.files().parts
-        files = parts.get("test") or parts["train"]
-        tables = _Tables({"test": files}, (), self.place.options)
-        return Part("documents", files[0], files, lambda: tables.document_rows(files))
+        return parts.get("test") or parts["train"]
+
+    def shared_columns(self, options: Mapping[str, str]) -> dict[str, str]:
+        """Of the columns that the options of a dataset name, those of texts that its documents here have as well.
+
+        The title only with the text: a document is not to lose its text without a word.
+        """
+        present = _columns_of(self._document_files())
+        shared = {role: options[role] for role in ("uid", "title", "text") if options.get(role) in present}
+        if "text" in options and "text" not in shared:
+            shared.pop("title", None)
+        return shared
 
 
 class _Tables:
@@ -207,9 +226,10 @@ class _Tables:
         files = self._labels or self._all()
         return Part("labels", files[0], files, self._label_rows)
 
-    def document_rows(self, files: tuple[Path, ...]) -> Iterator[Row]:
-        """The texts of these files."""
+    def document_rows(self, files: tuple[Path, ...], notes: list[str]) -> Iterator[Row]:
+        """The texts of these files. notes: gets one on their columns."""
         columns = self._columns(files)
+        notes.append(f"columns of {files[0].name}: {columns.of_texts}")
         for row, record in enumerate(read_records(files, columns.names())):
             yield Row(record.path, record.line, *_texts(columns, row, record))
 
