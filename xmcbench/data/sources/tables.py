@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xmcbench.data.sources import Content, Holding, Part, Place, Row, Source, records
-from xmcbench.data.sources.records import ENDINGS, LabelColumn, Record, columns_of, read_records
+from xmcbench.data.sources.records import ENDINGS, LabelColumn, Record, columns_of, note_division, read_records
 from xmcbench.data.sources.source import clean_details, instance_rows, label_rows
 from xmcbench.data.sources.splits import LABELS, TEST, TRAIN, choose_split, find_splits, list_tables, note_validation
 from xmcbench.data.text_files import suffix_of
@@ -71,17 +71,18 @@ class Columns:
         """
         found: dict[str, str | None] = {}
         present, where = _columns_of(files), files[0]
+        has = f"it has: {', '.join(present)}{note_division(present, where)}"
         given = {options.get(role) for role in DEFAULTS if role != "uid"}
         usual_names = {**DEFAULTS, "title": _LABEL_TITLES} if labels and "text" not in present else DEFAULTS
         for role, usual in usual_names.items():
             wanted = options.get(role)
             if wanted is not None and wanted not in present:
-                raise UsageError(f"{where} has no column {wanted!r}", f"it has: {', '.join(present)}")
+                raise UsageError(f"{where} has no column {wanted!r}", has)
             free = (name for name in usual if name in present and (role == "uid" or name not in given))
             found[role] = wanted or next(free, None)
         if found["text"] is None and found["title"] is None:
             hint = "call them uid and title" if labels else 'name it: "PLACE?text=COLUMN&labels=COLUMN"'
-            raise UsageError(f"{where} has no text column with a known name", f"{hint}; it has: {', '.join(present)}")
+            raise UsageError(f"{where} has no text column with a known name", f"{hint}; {has}")
         return cls(**found, separator=options.get("separator") or _SEPARATOR)
 
 
