@@ -599,6 +599,7 @@ def test_the_filter_is_that_of_the_card_unless_another_is_named(tiny):
 def test_suggestions_are_a_frame_and_a_table(tiny, options, imported, tmp_path):
     (tmp_path / "new.txt").write_text("the apple <b>\nthe bridge and the desert\n")
     found = xmcbench.suggest(tiny, "tfidf", tmp_path / "new.txt", k=2, options=options)
+    assert found.problems == (), "documents have no labels, which is nothing to warn of"
     assert (len({row[0] for row in found}), found.record.cell.setting.kind, found.empty) == (2, "ez", 0)
     frame = found.frame()
     assert list(frame.columns) == ["uid", "rank", "score", "label_uid", "label"]

@@ -197,6 +197,17 @@ def test_a_method_of_somebody_else_is_kept_without_more(tiny, tmp_path, plugin, 
     assert not (tmp_path / "forgetful").exists()
 
 
+def test_a_file_of_a_plug_in_that_is_not_beside_it_is_named(tiny, tmp_path, plugin, options):
+    file = plugin(f"{PLUGIN}\n    class Named(Popular):\n        files = ('words.txt',)\n")
+    file.with_name("words.txt").write_text("a\n")
+    model = library.fit(tiny, "named", tmp_path / "model", options=Options(options.runs, (file,)))
+    assert model.is_current
+    file.with_name("words.txt").unlink()
+    said = r"named names .*words\.txt in its files, and it cannot be read: No such file .*\(put it beside the plug-in\)"
+    with pytest.raises(DataError, match=said):
+        model.is_current  # noqa: B018
+
+
 def test_what_is_no_model_is_one_error(tiny, tmp_path, options, plugin):
     with pytest.raises(UsageError, match="is not a model: it has no model.json"):
         Model.load(tmp_path)

@@ -5,6 +5,8 @@ import shutil
 import sys
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from xmcbench import Options, UsageError, load_dataset
@@ -196,6 +198,43 @@ def test_spaces_are_those_that_parameters_declare():
 
 
 @pytest.mark.parametrize(
+    ("kind", "value", "limits", "space"),
+    [
+        ("int", 3, [(">", 1)], Space((), 2, 30, True, True)),
+        ("int", 2, [("<", 4)], Space((), 1, 3, True, True)),
+        ("int", 1, [("<", 2)], Space((), 1, 1, True, True)),
+        ("int", 50, [(">", 1)], Space((), 5, 500, True, True)),
+        ("float", 2.0, [(">", 1)], Space((), 1.19, 20.0, False, True)),
+        ("float", 2.0, [("<", 4)], Space((), 0.2, 3.962, False, True)),
+        ("float", 2.0, [(">", 0)], Space((), 0.2, 20.0, False, True)),
+        ("int", 3, [(">", 1), ("<", 6)], Space((), 2, 5, True)),
+        ("float", 3.0, [(">", 1), ("<=", 6)], Space((), 1.05, 6)),
+    ],
+)
+def test_the_end_of_a_range_that_is_no_part_of_it_is_not_tried(kind, value, limits, space):
+    size = Parameter("size", kind, value, limits=tuple(Limit(*limit) for limit in limits))
+    (found,) = spaces("m", {"size": size}, {"size": value}, {}, ["size"]).values()
+    assert (found.low, found.high) == (pytest.approx(space.low), pytest.approx(space.high))
+    assert (found.is_int, found.is_log) == (space.is_int, space.is_log)
+
+
+@given(
+    kind=st.sampled_from(["int", "float"]),
+    low=st.none() | st.tuples(st.sampled_from([">", ">="]), st.integers(-20, 20)),
+    high=st.none() | st.tuples(st.sampled_from(["<", "<="]), st.integers(21, 60)),
+    value=st.integers(1, 200),
+)
+def test_what_is_searched_is_within_the_declared_range(kind, low, high, value):
+    limits = tuple(Limit(*limit) for limit in (low, high) if limit)
+    assume(limits and not any(limit.check(value) for limit in limits))
+    size = Parameter("size", kind, value, limits=limits)
+    (space,) = spaces("m", {"size": size}, {"size": value}, {}, ["size"]).values()
+    ends = map(int if kind == "int" else float, (space.low, space.high))
+    assert not [limit for end in ends for limit in limits if limit.check(end)]
+    assert space.low <= space.high
+
+
+@pytest.mark.parametrize(
     ("word", "space"),
     [
         ("m.k1=0.5..2", Space((), 0.5, 2.0)),
@@ -246,7 +285,8 @@ def test_a_parameter_without_a_range_needs_one():
     with pytest.raises(UsageError, match="m declares no range to search"):
         spaces("m", {"size": plain}, {"size": 3}, {}, [])
     zero = replace(plain, limits=(Limit(">=", 0),), default=0)
-    with pytest.raises(UsageError, match="declares no range"):
+    said = r"the range of m\.size is open, and its value 0 does not say how large it is \(--search size=LOW\.\.HIGH"
+    with pytest.raises(UsageError, match=said):
         spaces("m", {"size": zero}, {"size": 0}, {}, ["size"])
 
 

@@ -124,8 +124,15 @@ class Model:
 
     @property
     def is_current(self) -> bool:
-        """True where the source of the method and its parts is that of the training: it predicts as its cell did."""
-        return source(self.method).digest == self.facts.source_sha256
+        """True where the source of the method and its parts is that of the training: it predicts as its cell did.
+
+        Raises DataError where a file that a plug-in declares is not there.
+        """
+        try:
+            return source(self.method).digest == self.facts.source_sha256
+        except OSError as error:
+            what = f"{self.facts.method} names {error.filename} in its files, and it cannot be read: {error.strerror}"
+            raise DataError(what, "put it beside the plug-in") from error
 
     def predict(self, texts: Texts | Sequence[str], k: int = 100) -> TopK:
         """Return the k best labels of each text: a TopK of shape [len(texts), k]. Raises what the method raises."""
@@ -147,7 +154,7 @@ class Model:
         """
         check_k(k)
         is_place = isinstance(documents, str | Path)
-        texts = load_documents(documents) if is_place else Texts.of(documents)  # type: ignore[arg-type]
+        texts = load_documents(documents)[0] if is_place else Texts.of(documents)  # type: ignore[arg-type]
         source_name = str(documents) if is_place else "a list"
         facts = self.facts
         return Suggestions(facts.name, facts.setting, source_name, texts, self.labels, self.predict(texts, k), k)

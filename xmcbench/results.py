@@ -104,6 +104,11 @@ class Results:
         for record in (record for record in self.records if not record.ok):
             said = f"{record.status}: {record.reason}{files_of(record, self.runs)}"
             found.append(", ".join([record.name, *self._place(record), f"seed {record.cell.seed}: {said}"]))
+        return [*found, *self.problems_of_rows()]
+
+    def problems_of_rows(self) -> list[str]:
+        """Return one line per row that is stale, or without predictions for many instances."""
+        found = []
         # Each dataset and setting by itself: one may be stale and another not. A problem of all is named once.
         rows: Counter[str] = Counter()
         places: dict[tuple[str, str], list[str]] = {}

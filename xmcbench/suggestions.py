@@ -149,7 +149,7 @@ def suggest(
         raise MethodError(f"{record.name}: {record.status}: {record.reason}")
     predictions = load_filtered(record, store, dataset, chosen_filter)
     named = record.name, record.cell.setting.title, dataset.name
-    problems = tuple(results.problems())
+    problems = tuple(results.problems_of_rows())  # that documents have no labels to score with is none
     return Suggestions(*named, dataset.test, dataset.labels, predictions, k, record, problems=problems)
 
 

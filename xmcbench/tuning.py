@@ -303,7 +303,10 @@ def spaces(
             raise UsageError(f"{method}.{name} is given twice", "set it, or search it once")
         space = _parse(known[name], text, method) if equals else _find_declared(known[name], base[name])
         if space is None:
-            raise UsageError(f"{method}.{name} declares no range", f"--search {name}=LOW..HIGH, or {name}=A,B")
+            what, value = f"{method}.{name} declares no range", base[name]
+            if known[name].limits and isinstance(value, int | float):
+                what = f"the range of {method}.{name} is open, and its value {value} does not say how large it is"
+            raise UsageError(what, f"--search {name}=LOW..HIGH, or {name}=A,B")
         chosen[name] = space
     return chosen
 
@@ -318,16 +321,17 @@ def _find_declared(parameter: Parameter, value: Scalar) -> Space | None:
         return None
     low = max((limit.bound for limit in parameter.limits if limit.sign in (">", ">=")), default=None)
     high = min((limit.bound for limit in parameter.limits if limit.sign in ("<", "<=")), default=None)
-    is_int = parameter.kind == "int"
+    is_int, is_open = parameter.kind == "int", low is None or high is None
     if low is None or high is None:
         if value <= 0:  # nothing says how large its values are
             return None
         below, above = value / _SPAN, value * _SPAN
         low, high = (below if low is None else max(below, low)), (above if high is None else min(above, high))
-        return Space((), round(low) or 1 if is_int else low, round(high) if is_int else high, is_int, is_log=True)
-    signs = {limit.sign for limit in parameter.limits}
+        if is_int:
+            low, high = round(low) or 1, round(high)
     step = 1 if is_int else _INSIDE * (high - low)
-    return Space((), low + step * (">" in signs), high - step * ("<" in signs), is_int)
+    is_low_out, is_high_out = (any(limit.check(end) for limit in parameter.limits) for end in (low, high))
+    return Space((), low + step * is_low_out, high - step * is_high_out, is_int, is_log=is_open)
 
 
 def _parse(parameter: Parameter, text: str, method: str) -> Space:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from xmcbench.analysis.reproduction import compare_records, farthest, one_more
+from xmcbench.analysis.reproduction import Reproduction, compare_records, farthest, one_more
 from xmcbench.metrics import METRICS
 from xmcbench.records import Ranks, Store
 from xmcbench.runner.scoring import evaluations
@@ -265,6 +265,14 @@ def test_a_cell_is_reproduced_and_a_changed_figure_is_found(inside, runs, tiny):
     ):
         ended = inside("reproduce", *words)
         assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+
+
+def test_a_changed_source_is_named_where_figures_differ(record, altered):
+    before = record("a")
+    other = altered(before, (("method", "source_sha256"), "0" * 64))
+    said = "differs; the source of the method is not that of the record: the largest change"
+    for after, change, is_said in ((other, 0.03, True), (other, 0.0, False), (before, 0.03, False)):
+        assert (said in str(Reproduction(before, after, True, {"P@1": change}, {}))) == is_said
 
 
 @pytest.mark.parametrize("gpu", [True, False])

@@ -183,6 +183,7 @@ def test_flags_that_do_nothing_are_refused(inside, model, tmp_path):
         (("--documents", "new.txt", "--dataset", "tiny"), "--dataset does nothing with --model"),
         (("--documents", "new.txt", "--set", "tfidf.ngrams=1"), "--set does nothing with --model"),
         (("--documents", "new.txt", "--force"), "--force does nothing with --model"),
+        (("--documents", "new.csv", "--columns", "text=body"), "--documents 'new.csv?text=COLUMN&uid=COLUMN')"),
         (("--documents", "new.txt", "--method", "tfidf"), "not allowed with"),
         (("--serve", "70000"), "is not a port"),
         (("--serve", "0", "--overwrite"), "--serve takes its documents from requests"),
@@ -202,6 +203,15 @@ def test_flags_that_do_nothing_are_refused(inside, model, tmp_path):
         "already exists"
         in inside("suggest", "--model", "model", "--documents", "new.txt", "--out", "labels.tsv").stderr
     )
+
+
+def test_a_note_says_which_columns_documents_have(inside, model, tmp_path):
+    (tmp_path / "new.csv").write_text("ticket,body\nt7,the engine\n")
+    for place, said, uid in (("new.csv", "text=body", "0"), ("new.csv?uid=ticket", "uid=ticket, text=body", "t7")):
+        ended = inside("suggest", "--model", "model", "--documents", place, "--k", "1")
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stderr == f"xmcbench: note: columns of new.csv: {said}\n"
+        assert ended.stdout.splitlines()[-1].split()[0] == uid
 
 
 def test_a_port_in_use_is_one_error(inside, model):

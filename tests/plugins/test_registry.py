@@ -113,6 +113,17 @@ def test_a_file_without_a_method_is_said_where_another_method_is_run(plugin, ins
     assert Registry([plugin(GOOD.format(name="A"))]).notes == []
 
 
+def test_a_file_that_a_plug_in_declares_and_lacks_is_said_where_it_is_not_run(plugin, inside):
+    path = plugin(GOOD.format(name="A") + "        files = ('words.txt',)\n" + GOOD.format(name="B"))
+    (note,) = Registry([path]).notes
+    said = f"a ({path}:4) cannot be used: has no source that can be read: [Errno 2] No such file or directory: "
+    assert note == f"{said}'{path.with_name('words.txt')}'"
+    ended = inside("run", "--setting", "ez", "--methods", "b", "--dry-run", "--plugin", path)
+    assert (ended.returncode, ended.stderr.count(note)) == (0, 1), ended.stderr
+    path.with_name("words.txt").write_text("a\n")
+    assert Registry([path]).notes == []
+
+
 def test_a_class_with_two_names_is_one_method(plugin):
     file = plugin("""
         from xmcbench import Method

@@ -122,7 +122,8 @@ def test_what_tells_places_apart_is_named(stored):
 
 def test_versions_of_the_data_are_told_apart_by_keys(stored):
     store = stored(("Tiny", "a"), ("Tiny", "c"))
-    with pytest.raises(UsageError, match="name rows by their keys") as refused:
+    said = r"name rows by their keys, or give the place of the data: --dataset PLACE"
+    with pytest.raises(UsageError, match=said) as refused:
         choose(store, "a", "b", Conditions())
     for digest in "ac":
         rows = {record.cell.method: record for record in store.records() if record.cell.dataset_sha256[0] == digest}
@@ -147,14 +148,29 @@ def test_a_dataset_that_is_not_here_is_taken_by_its_name(chosen):
         chosen(("a", (0,), {}), ("b", (0,), {}), dataset="other")
 
 
-def test_a_word_that_names_several_rows_is_told_their_keys(chosen, record):
+def test_a_word_that_names_several_rows_is_told_what_names_each(chosen, tmp_path, record):
+    changed = [{"ngrams": 1}, {"ngrams": 2}, {"ngrams": 1, "df": 1}]
+    with pytest.raises(UsageError, match=r"a matches 3 rows \(choose one\)") as refused:
+        chosen(("a", (0, 1), changed[0]), ("b", (0, 1), {}), *(("a", (0, 1), more) for more in changed[1:]))
+    assert refused.value.choices == ("'a:ngrams=1, df=1'", "a:ngrams=1", "a:ngrams=2")
+    for word, more in zip(refused.value.choices, (changed[2], *changed[:2]), strict=True):
+        first, _ = choose(Store(tmp_path / "runs"), word.strip("'"), "b", Conditions())
+        assert first.keys == [record("a", seed, setting=FEW, **more).key for seed in (0, 1)]
+
+
+def test_rows_of_one_variant_are_told_apart_by_keys(record, altered, tmp_path):
+    """As of a preset whose values have changed since."""
+    store, both = Store(tmp_path / "runs"), []
+    for steps in (20, 60):
+        both.append(altered(record("ict", steps=steps), (("method", "variant"), "small")))
+        store.write(both[-1])
+    store.write(altered(record("ict", steps=5), (("method", "variant"), "")))
     with pytest.raises(
-        UsageError, match=r"a matches 2 rows \(select one by its key, or by its whole variant"
+        UsageError, match=r"ict:small matches 2 rows \(choose one; a key selects a single seed\)"
     ) as refused:
-        chosen(("a", (0, 1), {"ngrams": 1}), ("b", (0,), {}), ("a", (0, 1), {"ngrams": 2}))
-    for more in ({"ngrams": 1}, {"ngrams": 2}):
-        first = record("a", 0, setting=FEW, **more)
-        assert f"\n  {first.key[:12]}  {first.name}" in str(refused.value)
+        choose_row(store, "ict:small", Conditions())
+    assert refused.value.choices == tuple(sorted(f"{made.key[:12]}  {made.name}" for made in both))
+    assert choose_row(store, "ict:", Conditions()).records[0].cell.parameters["steps"] == 5
 
 
 def test_a_bare_name_means_the_row_without_changed_parameters(chosen):

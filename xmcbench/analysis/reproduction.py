@@ -91,6 +91,8 @@ class Reproduction:
         """The verdict, with its reason."""
         head = f"{self.before.name}, {self.before.cell.dataset}, {self.before.cell.setting.title}, "
         head += f"seed {self.before.cell.seed}: {'agrees' if self.agrees else 'differs'}"
+        if not self.agrees and self.before.method.source_sha256 != self.after.method.source_sha256:
+            head += "; the source of the method is not that of the record"
         metric = max(self.changes, key=lambda name: abs(self.changes[name]))
         change = f"the largest change is {100 * self.changes[metric]:+.3f} points of {metric}"
         if self.gained:

@@ -120,7 +120,9 @@ def _write(found: Suggestions, out: Path) -> None:
 
 
 def _open_model(arguments: argparse.Namespace) -> int:
-    no_text = dict.fromkeys(("dataset", "columns", "dev", "setting", "ratio", "by", "preset", "filter", "jobs"))
+    hint = "name those of a table of documents behind it: --documents 'new.csv?text=COLUMN&uid=COLUMN'"
+    request.check_unused(arguments, "{} is for --dataset, and does nothing with --model", hint, columns=None)
+    no_text = dict.fromkeys(("dataset", "dev", "setting", "ratio", "by", "preset", "filter", "jobs"))
     others = {"set": [], "seed": [0], "runs": Path("runs"), "on": "local", "cells_per_gpu": 1, "force": False}
     unused = {**no_text, **others, "refresh": False, **flags.LIMITS, "processes": flags.DEVICE["processes"]}
     request.check_unused(arguments, "{} does nothing with --model", "leave it out", **unused)
@@ -133,6 +135,7 @@ def _open_model(arguments: argparse.Namespace) -> int:
         raise UsageError("--serve takes its documents from requests, and answers with scores", hint)
     if not is_serving and arguments.documents is None:
         raise UsageError("--model needs --documents or --serve", "for example --documents new.txt")
+    from xmcbench.data.catalog import load_documents
     from xmcbench.models import Model
 
     if arguments.out is not None:
@@ -144,7 +147,10 @@ def _open_model(arguments: argparse.Namespace) -> int:
         print(f"xmcbench: note: {note}, and may predict otherwise: fit it again", file=sys.stderr)
     if is_serving:
         return _serve(model, arguments.host or "127.0.0.1", arguments.serve, arguments.k)
-    found = replace(model.suggest(arguments.documents, arguments.k), threshold=arguments.threshold)
+    texts, notes = load_documents(arguments.documents)
+    for note in notes:
+        print(f"xmcbench: note: {note}", file=sys.stderr)
+    found = replace(model.suggest(texts, arguments.k), threshold=arguments.threshold)
     _check_uids(found.documents, found.labels)
     if arguments.out is not None:
         _write(found, arguments.out)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,8 +20,10 @@ from xmcbench.data.card import Card, read_card
 from xmcbench.data.sealing import check_open
 from xmcbench.data.sources.finding import find_layout, place_of, reference_to, source_at, without
 from xmcbench.data.sources.records import ENDINGS, SUFFIXES
-from xmcbench.data.sources.source import Place
+from xmcbench.data.sources.source import Place, Source
+from xmcbench.data.sources.tables import Tables
 from xmcbench.errors import DataError, UnknownName, UsageError
+from xmcbench.output.escaping import visible
 from xmcbench.storage.locations import find_shipped
 
 if TYPE_CHECKING:
@@ -257,7 +259,8 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
 
     A place needs no card; without one the propensities are those of the known dataset of its name, if any. Files are
     read and checked the first time; later loads map the cached form. Options: ``documents=PLACE`` replaces the test
-    instances by other documents, without labels; ``limit=N`` keeps N training and N test instances at most, and all
+    instances by other documents, without labels, of which a table is read by the columns that the place names if it has
+    them and names none itself; ``limit=N`` keeps N training and N test instances at most, and all
     other documents; ``dev=SHARE`` replaces the test instances by a share of the training instances, to choose
     hyperparameters, and reads no test instance. Raises what ``locate`` raises, and DataError if the data are missing or
     broken, and inside a cell.
@@ -269,7 +272,7 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
     options = place_of(name_or_place).options
     if (documents := options.get("documents")) is not None:
         dataset = load_dataset(without(str(name_or_place), "documents"))
-        return with_documents(dataset, source_at(_documents_place(documents)))
+        return with_documents(dataset, _source_of_documents(documents, options))
     if (limit := options.get("limit")) is not None:
         return with_limit(load_dataset(without(str(name_or_place), "limit")), limit)
     listing = locate(name_or_place)
@@ -300,13 +303,26 @@ def _read_share(text: str) -> float:
     return share
 
 
-def load_documents(reference: str | Path) -> Texts:
-    """Return the texts of documents: of a place, or of the dataset of this name. Raises UsageError and DataError."""
+def load_documents(reference: str | Path) -> tuple[Texts, tuple[str, ...]]:
+    """Return the texts of documents, of a place or of the dataset of this name, and notes on how they were read.
+
+    Raises UsageError and DataError.
+    """
     from xmcbench.data.store import get_corpus
     from xmcbench.texts import Texts
 
-    source = source_at(_documents_place(str(reference)))
-    return Texts.open(get_corpus(source.documents(), source).texts)
+    source = _source_of_documents(str(reference), {})
+    corpus = get_corpus(source.documents(), source)
+    return Texts.open(corpus.texts), tuple(map(visible, corpus.notes))
+
+
+def _source_of_documents(reference: str, options: Mapping[str, str]) -> Source:
+    """The source of documents. options: of the dataset whose labels they get."""
+    place = _documents_place(reference)
+    source = source_at(place)
+    if place.options or not isinstance(source, Tables):
+        return source
+    return type(source)(replace(place, options=source.shared_columns(options)))
 
 
 def _documents_place(reference: str) -> Place:

@@ -234,10 +234,12 @@ class Registry:
         check_file(path)
         inspection = Inspection(Plugin(file=str(path)), str(path), self._limit_s)
         entries = [_make_entry(inspection, method, path) for method in inspection.methods]
-        # The origin of a class is a line of the file.
-        broken = [entry for entry in entries if entry.problem and entry.origin == str(path)]
-        self._broken_files += broken
-        self.notes += [f"no method from {path}: {entry.problem}" for entry in broken]
+        for entry in entries:
+            if entry.problem and entry.origin == str(path):  # the origin of a class is a line of the file
+                self._broken_files.append(entry)
+                self.notes.append(f"no method from {path}: {entry.problem}")
+            elif entry.problem:
+                self.notes.append(f"{entry.name} ({entry.origin}) cannot be used: {entry.problem}")
         return entries
 
     def __iter__(self) -> Iterator[Entry]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -256,15 +257,20 @@ def _select_row(word: str, records: Sequence[Record], store: Store, conditions: 
         whole = [row for row in found if variant in {record.method.variant for record in row}]
         found = whole if len(whole) == 1 else found
     if len(found) > 1:
-        rows = sorted({f"{row[0].key[:12]}  {row[0].name}" for row in found})
-        raise UsageError(
-            f"{word} matches {len(rows)} rows",
-            f"select one by its key, or by its whole variant, {word.partition(':')[0]}:VARIANT",
-            rows,
-        )
+        words = [_whole_variant(row, found) for row in found]
+        keys = [f"{row[0].key[:12]}  {row[0].name}" for row, named in zip(found, words, strict=True) if not named]
+        hint = "choose one; a key selects a single seed" if keys else "choose one"
+        raise UsageError(f"{word} matches {len(found)} rows", hint, [*sorted(filter(None, words)), *sorted(keys)])
     if word.endswith(".json"):  # the runs folder of a record's file is the parent of its folder ``records``
         store = Store(next((parent.parent for parent in Path(word).parents if parent.name == "records"), store.root))
     return Selected(tuple(sorted(found[0], key=lambda record: record.cell.seed)), store)
+
+
+def _whole_variant(row: Sequence[Record], rows: Sequence[Sequence[Record]]) -> str:
+    """The method with the whole variant of a row, which selects it; empty if another of the rows has that one too."""
+    variant = row[0].method.variant
+    having = [other for other in rows if variant in {record.method.variant for record in other}]
+    return shlex.quote(f"{row[0].cell.method}:{variant}") if len(having) == 1 else ""
 
 
 def _list_places(places: Iterable[Place]) -> str:
@@ -280,7 +286,8 @@ def _choices(*found: Mapping[Place, Sequence[Record]]) -> tuple[str, list[str]]:
             f"{dataset} {setting.slug}: {' '.join(places[dataset, version, setting][0].key[:12] for places in found)}"
             for dataset, version, setting in common
         ]
-        return "there are results on several versions of the data; name rows by their keys", keys
+        hint = "name rows by their keys, or give the place of the data: --dataset PLACE"
+        return f"there are results on several versions of the data; {hint}", keys
     datasets, settings = (len({*column}) > 1 for column in zip(*names, strict=True))
     flags = [" ".join([f"--dataset {dataset}"] * datasets + [setting.flags] * settings) for dataset, setting in names]
     return "choose one", flags

@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csc_matrix, save_npz
 
 from xmcbench.data import load_dataset
-from xmcbench.data.sources.finding import place_of, source_at
+from xmcbench.data.sources.finding import place_of, reference_to, source_at
 from xmcbench.data.sources.tables import Tables
 from xmcbench.errors import DataError, UsageError
 
@@ -466,9 +466,34 @@ def test_labels_beside_a_single_table_are_its_labels(made):
     made({"labels.csv": "uid,title\nb2,auto\na1,apple\n"})
     assert [*load_dataset(folder / "papers.csv").labels] == ["auto", "apple"]
     made({"labels.csv": "uid,title\nb2,auto\n"})
-    with pytest.raises(
-        DataError, match=r"papers.csv, line 2: there is no label 'a1' \(labels are uids of labels.csv\)"
-    ):
+    said = r"papers.csv, line 2: there is no label 'a1' \(labels are uids of labels.csv; if they are texts, move it to"
+    with pytest.raises(DataError, match=said):
+        load_dataset(folder / "papers.csv")
+
+
+def test_a_table_of_labels_without_uids_names_no_labels(made):
+    """A code was taken for the number of a row: every label was another one, and nobody said so."""
+    labels = {"labels.csv": "label_id,title\n1,auto\n2,fruit\n3,pie\n"}
+    folder = made({"papers.csv": "text,labels\none,1\ntwo,2;1\n", **labels})
+    said = r"papers\.csv, line 2: labels\.csv has no column uid \(call the column of its uids uid; it has: label_id"
+    with pytest.raises(DataError, match=said):
+        load_dataset(folder / "papers.csv")
+    made({"papers.csv": "text,labels\none,\ntwo,\n"})
+    assert [*load_dataset(folder / "papers.csv").labels] == ["auto", "fruit", "pie"]
+    listed = made(
+        {"train.csv": "text,labels\none,auto\n", "test.csv": "text\none\n", "labels.csv": "title\nauto\n"}, "b"
+    )
+    with pytest.raises(DataError, match=r"train\.csv, line 2: labels\.csv has no column uid \(.*; it has: title\)"):
+        load_dataset(listed)
+
+
+def test_titles_in_the_place_of_uids_are_told(made):
+    labels = {"labels.csv": "uid,title\n1,auto\n2,fruit\n"}
+    folder = made({"papers.csv": "text,labels\none,fruit\ntwo,auto\n", **labels})
+    said = (
+        r"line 2: there is no label 'fruit' \(labels are uids of labels\.csv, where this is the title of '2'; if they"
+    )
+    with pytest.raises(DataError, match=said):
         load_dataset(folder / "papers.csv")
 
 
@@ -544,6 +569,30 @@ def test_documents_do_not_depend_on_tables_of_labels(made):
     folder = made({"train.csv": "text,labels\na,b\n", "test.csv": "text,labels\nc,b\n"})
     made({"new/new.csv": "text\nd\n", "new/labels.csv": "", "new/labels.jsonl": ""})
     assert [*load_dataset(f"{folder}?documents={folder / 'new' / 'new.csv'}").test] == ["d"]
+
+
+@pytest.mark.parametrize(
+    ("options", "head", "said", "text"),
+    [
+        ("", "number,subject,abstract,body", "uid=number, title=subject, text=body", "s\tb"),
+        ("?text=abstract", "number,subject,abstract,body", "text=abstract", "a"),  # it has columns of its own
+        ("", "subject,body", "title=subject, text=body", "s\tb"),
+        ("", "number,abstract,subject", "uid=number, text=abstract", "a"),  # not the title alone
+        ("", "number,abstract,body", "uid=number, text=body", "b"),
+        ("", "uid,text,labels", "uid=uid, text=text", "t"),
+    ],
+)
+def test_documents_have_the_columns_of_the_dataset_if_they_can(made, options, head, said, text):
+    """Those of the documents were guessed, and no note said which were taken."""
+    cells = {"number": "7", "uid": "7", "subject": "s", "abstract": "a", "body": "b", "text": "t", "labels": "x"}
+    table = "number,subject,body,classes\n1,s,b,c\n2,s,b,c\n"
+    folder = made({"train.csv": table, "test.csv": table})
+    new = made({"new.csv": f"{head}\n{','.join(cells[column] for column in head.split(','))}\n"}, "new") / "new.csv"
+    place = f"{folder}?uid=number&title=subject&text=body&labels=classes"
+    dataset = load_dataset(reference_to(place, {"documents": f"{new}{options}"}))
+    assert [*dataset.test] == [text]
+    assert dataset.test.uids[0] == ("7" if "uid=" in said else "0")
+    assert dataset.notes[-1] == f"columns of new.csv: {said}"
 
 
 def test_a_code_without_a_name_is_no_label(made, tmp_path):

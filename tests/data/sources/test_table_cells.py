@@ -7,7 +7,7 @@ import time
 import pytest
 
 from xmcbench.data import load_dataset
-from xmcbench.errors import DataError
+from xmcbench.errors import DataError, XmcbenchError
 
 ROWS = [{"text": "red tea", "labels": ["tea", "a cup"]}, {"text": "a pot", "labels": []}]
 TEST = {"test.csv": "text,labels\ngreen tea,a cup\n"}
@@ -296,3 +296,25 @@ def test_a_cell_of_many_lines_beyond_the_limit_names_the_flag(made, monkeypatch)
         load_dataset(folder)
     monkeypatch.setenv("XMCBENCH_MAX_UNPACKED", "1")
     assert len(load_dataset(folder).train) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", "id;text;labels\n1;tea;cup\n", r"no text column .*; it has: id;text;labels; its columns seem"),
+        ("a.csv", "id;text;labels\n1;tea, red;cup\n", r"line 2: has 2 cells \(the header has 1; its columns seem"),
+        ("a.csv", "id\ttext\tlabels\n1\ttea\tcup\n", r"no text column .* seem divided by tabs: write it with commas"),
+        ("a.csv?text=text", "id;text\n1;tea\n", r"no column 'text' .* seem divided by semicolons: write"),
+        ("a.tsv", "id,text,labels\n1,tea,cup\n", r"no text column .* seem divided by commas: write it with tabs\)"),
+    ],
+)
+def test_columns_that_another_sign_divides_are_told(made, name, content, said):
+    folder = made({name.partition("?")[0]: content})
+    with pytest.raises(XmcbenchError, match=said):
+        load_dataset(f"{folder}/{name}")
+
+
+def test_a_single_column_with_a_plain_name_is_told_nothing_of_signs(made):
+    folder = made({"a.csv": "words\ntea\n"})
+    with pytest.raises(XmcbenchError, match=r"it has: words\)$"):
+        load_dataset(folder / "a.csv")

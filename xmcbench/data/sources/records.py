@@ -176,7 +176,8 @@ def read_csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
                     raise at(path, line, "a column is named twice", "every column needs its own name")
                 continue
             if len(row) != len(header):
-                raise at(path, line, f"has {format_count(len(row), 'cell')}", f"the header has {len(header)}")
+                hint = f"the header has {len(header)}{note_division(header, path)}"
+                raise at(path, line, f"has {format_count(len(row), 'cell')}", hint)
             if is_tsv and (cell := next(filter(_QUOTED.fullmatch, row), "")):
                 hint = "cells of a TSV file are read as they are: write it without quotes, or as .csv"
                 raise at(path, line, f"has the cell {cell[:40]}, which is quoted as in CSV", hint)
@@ -189,6 +190,14 @@ def read_csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
             raise at(path, line, f"has a cell of more than {limit:,} characters", hint) from None
         hint = "a cell that begins with a quotation mark ends with one; within it, quotation marks are doubled"
         raise at(path, line, f"is not {'TSV' if is_tsv else 'CSV'}: {error}", "" if is_tsv else hint) from None
+
+
+def note_division(header: Sequence[str], path: Path) -> str:
+    """Say, after a hint, that another sign seems to divide the columns of a table, which then are one; or nothing."""
+    own = {".csv": ",", ".tsv": "\t"}.get(suffix_of(path))
+    signs = {",": "commas", ";": "semicolons", "\t": "tabs"}
+    other = next((sign for sign in signs if len(header) == 1 and sign != own and sign in header[0]), None)
+    return f"; its columns seem divided by {signs[other]}: write it with {signs[own]}" if own and other else ""
 
 
 def read_objects(path: Path) -> Iterator[Record]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xmcbench.data.sources import Content, Holding, Part, Place, Row, Source, records
-from xmcbench.data.sources.records import ENDINGS, LabelColumn, Record, columns_of, read_records
+from xmcbench.data.sources.records import ENDINGS, LabelColumn, Record, columns_of, note_division, read_records
 from xmcbench.data.sources.source import clean_details, instance_rows, label_rows
 from xmcbench.data.sources.splits import LABELS, TEST, TRAIN, choose_split, find_splits, list_tables, note_validation
 from xmcbench.data.text_files import suffix_of
@@ -52,8 +52,12 @@ class Columns:
     separator: str
 
     def __str__(self) -> str:
-        used = [f"{role}={name}" for role in DEFAULTS if (name := getattr(self, role))]
-        return f"{', '.join(used)}{'' if self.labels else '; there is no column of labels'}"
+        return f"{self.of_texts}{f', labels={self.labels}' if self.labels else '; there is no column of labels'}"
+
+    @property
+    def of_texts(self) -> str:
+        """The columns of a document, in words."""
+        return ", ".join(f"{role}={name}" for role in ("uid", "title", "text") if (name := getattr(self, role)))
 
     def names(self) -> tuple[str, ...]:
         """The columns that are there."""
@@ -67,17 +71,18 @@ class Columns:
         """
         found: dict[str, str | None] = {}
         present, where = _columns_of(files), files[0]
+        has = f"it has: {', '.join(present)}{note_division(present, where)}"
         given = {options.get(role) for role in DEFAULTS if role != "uid"}
         usual_names = {**DEFAULTS, "title": _LABEL_TITLES} if labels and "text" not in present else DEFAULTS
         for role, usual in usual_names.items():
             wanted = options.get(role)
             if wanted is not None and wanted not in present:
-                raise UsageError(f"{where} has no column {wanted!r}", f"it has: {', '.join(present)}")
+                raise UsageError(f"{where} has no column {wanted!r}", has)
             free = (name for name in usual if name in present and (role == "uid" or name not in given))
             found[role] = wanted or next(free, None)
         if found["text"] is None and found["title"] is None:
             hint = "call them uid and title" if labels else 'name it: "PLACE?text=COLUMN&labels=COLUMN"'
-            raise UsageError(f"{where} has no text column with a known name", f"{hint}; it has: {', '.join(present)}")
+            raise UsageError(f"{where} has no text column with a known name", f"{hint}; {has}")
         return cls(**found, separator=options.get("separator") or _SEPARATOR)
 
 
@@ -154,12 +159,27 @@ class Tables(Source):
         return Holding(tables.label_part(), tables.instance_part("train"), notes=(*files.notes, *tables.notes()))
 
     def documents(self) -> Part:
+        files = self._document_files()
+        tables = _Tables({"test": files}, (), self.place.options)
+        notes: list[str] = []
+        return Part("documents", files[0], files, lambda: tables.document_rows(files, notes), notes)
+
+    def _document_files(self) -> tuple[Path, ...]:
         path = self.place.path
         # Labels beside a file do not matter to its texts.
         parts = {"train": (path,)} if path.is_file() else self.files().parts
-        files = parts.get("test") or parts["train"]
-        tables = _Tables({"test": files}, (), self.place.options)
-        return Part("documents", files[0], files, lambda: tables.document_rows(files))
+        return parts.get("test") or parts["train"]
+
+    def shared_columns(self, options: Mapping[str, str]) -> dict[str, str]:
+        """Of the columns that the options of a dataset name, those of texts that its documents here have as well.
+
+        The title only with the text: a document is not to lose its text without a word.
+        """
+        present = _columns_of(self._document_files())
+        shared = {role: options[role] for role in ("uid", "title", "text") if options.get(role) in present}
+        if "text" in options and "text" not in shared:
+            shared.pop("title", None)
+        return shared
 
 
 class _Tables:
@@ -207,9 +227,10 @@ class _Tables:
         files = self._labels or self._all()
         return Part("labels", files[0], files, self._label_rows)
 
-    def document_rows(self, files: tuple[Path, ...]) -> Iterator[Row]:
-        """The texts of these files."""
+    def document_rows(self, files: tuple[Path, ...], notes: list[str]) -> Iterator[Row]:
+        """The texts of these files. notes: gets one on their columns."""
         columns = self._columns(files)
+        notes.append(f"columns of {files[0].name}: {columns.of_texts}")
         for row, record in enumerate(read_records(files, columns.names())):
             yield Row(record.path, record.line, *_texts(columns, row, record))
 
@@ -263,12 +284,22 @@ class _Tables:
             if columns.labels:
                 column.add(record)
                 labels = self._labels_of(columns, record)
+            if labels and self._labels and self._label_columns.uid is None:  # a code would be the number of a row
+                hint = f"call the column of its uids uid; it has: {', '.join(_columns_of(self._labels))}"
+                raise record.error(f"{self._labels[0].name} has no column uid", hint)
             if unknown := [label for label in labels if label not in self._ids]:
-                hint = f"labels are uids of {self._labels[0].name}" if self._labels else ""
+                hint = self._describe_labels(unknown[0]) if self._labels else ""
                 raise record.error(f"there is no label {unknown[0][:60]!r}", hint)
             yield Row(record.path, record.line, *_texts(columns, row, record), [self._ids[label] for label in labels])
         column.check()
         notes += column.note(files[0].name)
+
+    def _describe_labels(self, unknown: str) -> str:
+        """Say what the labels of instances are, to somebody who gave one that is not there: maybe its title."""
+        name = self._labels[0].name
+        titled = next((label.uid for label in self._label_rows() if label.title == unknown), None)
+        where = f", where this is the title of {titled[:60]!r}" if titled is not None else ""
+        return f"labels are uids of {name}{where}; if they are texts, move it to another folder"
 
 
 def _texts(columns: Columns, row: int, record: Record) -> tuple[str, str, str]:
