@@ -40,7 +40,7 @@ def test_the_command_line_works_with_any_stream(tmp_path, tiny, redirect, enviro
 
 @pytest.mark.parametrize("stdout", ["a reader that has gone", "a full disk", "the log of stderr"])
 def test_a_command_that_fails_after_it_has_printed(tmp_path, tiny, stdout):
-    """What was not written yet failed when Python ended, whose exit code was 120; and it came after the error."""
+    """Output that was not written yet failed when Python ended, with exit code 120, and came after the error."""
     (tmp_path / "file").write_text("")
     command = [sys.executable, "-m", "xmcbench", "data", "audit", tiny, "--no-near", "--html", "file/x.html"]
     with (tmp_path / "log").open("w") as log, open("/dev/full", "w") as full:
