@@ -317,7 +317,7 @@ def load_documents(reference: str | Path) -> tuple[Texts, tuple[str, ...]]:
 
 
 def _source_of_documents(reference: str, options: Mapping[str, str]) -> Source:
-    """The source of documents. options: of the dataset whose labels they get."""
+    """Return the source of documents, by the columns that they share with a dataset. options: of that dataset."""
     place = _documents_place(reference)
     source = source_at(place)
     if place.options or not isinstance(source, Tables):
