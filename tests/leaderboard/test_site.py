@@ -160,7 +160,7 @@ def test_choices_that_change_nothing_are_not_there(record, altered):
         record("c", value=0.3, supervision="required"), (("metrics", "self", "values", "R@100"), 0.9), wide
     )
     found = choices([record("a"), record("b", value=0.4), recalls])
-    assert re.findall('value="([^"]+)"', found["kind"]) == ["works without pairs", "needs pairs"]
+    assert re.findall('value="([^"]+)"', found["kind"]) == ["zero-shot", "supervised"]
     assert re.findall('value="([^"]+)"', found["metric"]) == ["R@100"]
 
 
@@ -219,9 +219,9 @@ def test_kinds_of_rows_are_those_of_their_records(record):
     made = files(pages(records), "html")["tiny-ez.html"]
     kinds = dict(re.findall(r'<tr data-kinds="([^"]*)"><th scope="row"><a [^>]*>([A-Z]+)', made))
     assert {name: kind for kind, name in kinds.items()} == {
-        "NEEDS": "needs pairs|from scratch",
-        "OUTSIDE": "works without pairs|pre-trained outside",
-        "OWN": "works without pairs|from scratch",
+        "NEEDS": "supervised scratch",
+        "OUTSIDE": "zero-shot pre-trained",
+        "OWN": "zero-shot scratch",
     }
     assert ["m", "the package p", "22,000,000", "384", "not recorded", "not recorded"] in Reader(made).rows
     command = f"xmcbench reproduce {records[1].key[:12]}"
@@ -240,5 +240,5 @@ def test_differences_are_kept_with_their_intervals():
     (data,) = re.findall('<script type="application/json">(.*?)</script>', made)
     assert json.loads(data) == {
         "metrics": ["P@1"],
-        "pairs": [[[5, -26, 30, 0.6234]], [[20, 10, 30, 0]], [[15, 0, 25, 0.049]]],
+        "pairs": [[[500, -2600, 3000, 6234]], [[2000, 1000, 3000, 0]], [[1500, 0, 2500, 490]]],
     }

@@ -141,7 +141,7 @@ def test_sorting_and_filters_are_in_the_address(opened):
     assert 0 < page.locator("main tbody tr:visible").count() < everything
     assert page.locator(".controls .status").inner_text() == f"{count_records(page)} rows shown"
     page.get_by_label("Search").fill("")
-    page.get_by_label("Methods").select_option("pre-trained outside")
+    page.get_by_label("Methods").select_option("pre-trained")
     page.get_by_label("Sort by").select_option("P@5")
     shown = table.locator("tbody tr:visible th").all_inner_texts()
     assert any(text.startswith("MACLR") for text in shown)
@@ -154,7 +154,7 @@ def test_sorting_and_filters_are_in_the_address(opened):
     again.get_by_role("button", name="Show all").click()
     assert again.locator("main tbody tr:visible").count() == everything
     link = page.locator("nav a", has_text="LF-YSO-25K")
-    assert "kind=pre-trained+outside" in link.get_attribute("href")
+    assert "kind=pre-trained" in link.get_attribute("href")
 
 
 def test_a_row_is_found_in_every_table_and_counted_once(opened):
@@ -181,14 +181,14 @@ def test_a_row_is_found_in_every_table_and_counted_once(opened):
 
 def test_a_note_leaves_what_is_chosen_as_it_is(opened):
     page = opened("lf-debian-20k-full.html", address="#table-full-a")
-    page.get_by_label("Methods").select_option("works without pairs")
+    page.get_by_label("Methods").select_option("zero-shot")
     shown = page.locator("main tbody tr:visible").count()
     page.locator("main sup a:visible").first.click()
     assert "=" not in page.url.partition("#")[2] != ""
     page.get_by_label("Sort by").select_option("P@5")
-    assert page.get_by_label("Methods").input_value() == "works without pairs"
+    assert page.get_by_label("Methods").input_value() == "zero-shot"
     assert page.locator("main tbody tr:visible").count() == shown
-    assert page.url.partition("#")[2] == "kind=works+without+pairs&metric=P%405"
+    assert page.url.partition("#")[2] == "kind=zero-shot&metric=P%405"
 
 
 def test_a_metric_can_be_left_out_of_all_tables(opened):

@@ -48,7 +48,7 @@ _LATEX = CellFormat(escaping.latex, (r"\textbf{", "}"), r"$^{\approx}$", (r"\tex
 _HTML = CellFormat(
     escaping.html,
     ("<strong>", "</strong>"),
-    f'<span title="{TIED_MEANS}">{TIE}</span>',
+    f"<span>{TIE}</span>",
     ("<em>", "</em>"),
     " <small>±{}</small>",
 )
@@ -159,7 +159,7 @@ def hypertext(
 
     def row(line: TableLine) -> str:
         own = f' id="{anchor_of(line.record)}"' if line.is_record else ""
-        own += f' data-kinds="{escaping.html("|".join(line.kinds))}"' if line.kinds else ""
+        own += f' data-kinds="{escaping.html(" ".join(line.kinds))}"' if line.kinds else ""
         cells = (cell(line, column, shown) for column, shown in zip(made.columns, line.cells, strict=True))
         return f"<tr{own}>{name(line)}{''.join(cells)}</tr>"
 
@@ -169,8 +169,10 @@ def hypertext(
 
     heads = "".join(map(head, (Column("", made.head), *made.columns)))
     rows = "\n".join(map(row, made.lines))
+    caption = f"{anchor}-caption" if made.caption else ""
+    own = f' id="{escaping.html(caption)}"' if caption else ""
     whole = (
-        f'<table id="{escaping.html(anchor)}"><caption><span>{escaping.html(made.caption)}</span></caption>\n'
+        f'<table id="{escaping.html(anchor)}"><caption{own}><span>{escaping.html(made.caption)}</span></caption>\n'
         f"<thead><tr>{heads}</tr></thead>\n"
         f"<tbody>\n{rows}\n</tbody></table>"
     )
@@ -178,7 +180,7 @@ def hypertext(
         f'<li id="{escaping.html(anchor)}-{letter}"><sup>{letter}</sup> {escaping.html(note)}</li>'
         for letter, note in marks.lettered
     )
-    return document.make_scrollable(made.caption or made.name, whole) + (
+    return document.make_scrollable(whole, label=made.name, labelled_by=caption) + (
         f'\n<ul class="notes">{notes}</ul>' if notes else ""
     )
 

@@ -19,9 +19,13 @@ from xmcbench.records import Record
 
 #: The beginning of the source of a model that was made in the cell.
 _OWN = "trained on the corpus"
-#: The kinds of rows by which a board is filtered, as pages call them.
-NEEDS_PAIRS, NO_PAIRS = "needs pairs", "works without pairs"
-OUTSIDE, SCRATCH = "pre-trained outside", "from scratch"
+#: The kinds of rows by which a board is filtered, and the words of pages for them.
+KINDS = {
+    "zero-shot": "works without pairs",
+    "supervised": "needs pairs",
+    "scratch": "from scratch",
+    "pre-trained": "pre-trained outside",
+}
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 #: The texts for a fact that a card leaves out, and for one that a record of an earlier version does not hold.
 UNSTATED, UNKNOWN = "not stated", "not recorded"
@@ -66,9 +70,9 @@ def _models(notes: bytes) -> tuple[Model, ...]:
 
 
 def kinds(record: Record) -> tuple[str, ...]:
-    """The kinds of a row: whether it needs pairs, and whether a model of it was trained outside."""
-    pairs = NEEDS_PAIRS if record.method.supervision == "required" else NO_PAIRS
-    return pairs, OUTSIDE if any(model.outside for model in models(record)) else SCRATCH
+    """The kinds of a row (of ``KINDS``): does it need pairs, and was a model of it trained outside?"""
+    pairs = "supervised" if record.method.supervision == "required" else "zero-shot"
+    return pairs, "pre-trained" if any(model.outside for model in models(record)) else "scratch"
 
 
 def newer(record: Record, date: str) -> tuple[str, ...]:

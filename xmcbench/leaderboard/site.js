@@ -65,7 +65,7 @@
       original.get(table).forEach((row) => {
         if (!filtered) return;
         const text = wanted.length ? `${facts.get(identity(row)) ?? ""} ${words(row)}` : "";
-        row.hidden = (Boolean(kind) && !(row.dataset.kinds || "").split("|").includes(kind))
+        row.hidden = (Boolean(kind) && !(row.dataset.kinds || "").split(" ").includes(kind))
           || wanted.some((word) => !text.includes(word));
         if (!row.hidden && !table.closest("[hidden]")) shown.add(identity(row));
       });
@@ -199,9 +199,11 @@
       const table = document.createElement("table");
       table.append(row("th", ["Metric", "difference", "95% interval", "p"]));
       metrics.forEach((metric, place) => {
+        // Hundredths of a point, and ten thousandths of p.
         const [delta, least, most, p] = found[place];
         const ends = sign > 0 ? [least, most] : [-most, -least];
-        const texts = [signed(sign * delta), ends.map(signed).join(" to "), p ? p.toFixed(4) : "< 0.0001"];
+        const points = [delta * sign, ...ends].map((value) => signed(value / 100));
+        const texts = [points[0], points.slice(1).join(" to "), p ? (p / 1e4).toFixed(4) : "< 0.0001"];
         table.append(row("td", [metric, ...texts]));
       });
       const note = "Points; paired test over instances and seeds, without a correction. "

@@ -18,7 +18,7 @@ from xmcbench import __version__
 from xmcbench.leaderboard import canvas, markup
 from xmcbench.leaderboard.blocks import INDEX, Block, Differences, Figures, Heading, Page
 from xmcbench.leaderboard.names import free_name, slug
-from xmcbench.leaderboard.provenance import NEEDS_PAIRS, NO_PAIRS, OUTSIDE, SCRATCH
+from xmcbench.leaderboard.provenance import KINDS
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.tables import Table
 from xmcbench.metrics import protocol
@@ -103,11 +103,9 @@ def _controls(page: Page) -> list[str]:
     if not of_rows:
         return []
     settings = {block.key: block.text for block in page.blocks if isinstance(block, Heading) and block.key}
-    kinds = [
-        kind
-        for kind in (NO_PAIRS, NEEDS_PAIRS, SCRATCH, OUTSIDE)
-        if 0 < sum(kind in own for own in of_rows) < len(of_rows)
-    ]
+    kinds = {
+        kind: words for kind, words in KINDS.items() if 0 < sum(kind in own for own in of_rows) < len(of_rows)
+    }
     heads = dict.fromkeys(column.text for table in tables for column in table.columns if len(table.lines) > 1)
     metrics = [name for name in heads if _METRIC.fullmatch(name)]
     telling = [name for name in metrics if any(_is_reordered(table, name) for table in tables)]
@@ -117,7 +115,7 @@ def _controls(page: Page) -> list[str]:
     if len(settings) > 1:
         chosen.append(_select("setting", "Setting", "all settings", settings.items()))
     if kinds:
-        chosen.append(_select("kind", "Methods", "all methods", zip(kinds, kinds, strict=True)))
+        chosen.append(_select("kind", "Methods", "all methods", kinds.items()))
     if telling:
         chosen.append(_select("metric", "Sort by", "the order of the page", zip(telling, telling, strict=True)))
     if len(metrics) > 1:
@@ -183,18 +181,15 @@ def _sections(
 
 
 def _differences(block: Differences) -> str:
-    """The choice of two rows, and the differences of all pairs in points, from which the script shows one.
+    """The choice of two rows, and the differences of all pairs, from which the script shows one.
 
-    A p-value below 0.0001 is 0, which is less to load.
+    Whole numbers are less to load: hundredths of a point, and ten thousandths of p, where 0 is below 0.0001.
     """
     names = [*enumerate(block.rows)]
     options = [(str(place), name) for place, name in names]
     pairs = [
         [
-            [
-                *(round(100 * value, 2) for value in (delta, found.low, found.high)),
-                round(found.p, 4) if found.p >= 1e-4 else 0,
-            ]
+            [*(round(1e4 * value) for value in (delta, found.low, found.high)), round(1e4 * found.p) * (found.p >= 1e-4)]
             for delta, found in block.tests(first, second)
         ]
         for first, _ in names
@@ -230,7 +225,7 @@ def _markdown() -> MarkdownIt:
 def _around_table(before: Sequence[Token]) -> tuple[str, str]:
     """The beginning and the end of a table that scrolls by itself; its number tells it apart for a screen reader."""
     number = 1 + sum(token.type == "table_close" for token in before)
-    begin, end = document.make_scrollable(f"table {number} of the remarks", "\n").split("\n")
+    begin, end = document.make_scrollable("\n", label=f"table {number} of the remarks").split("\n")
     return f"{begin}<table>\n", f"</table>{end}\n"
 
 

@@ -110,12 +110,16 @@ def table(caption: str, heads: Sequence[str], lines: Iterable[Sequence[str]]) ->
         for line in lines
     )
     return make_scrollable(
-        caption,
         f"<table><caption><span>{html(caption)}</span></caption>\n<thead><tr>{columns}</tr></thead>\n"
         f"<tbody>\n{rows}</tbody></table>",
+        label=caption,
     )
 
 
-def make_scrollable(label: str, content: str) -> str:
-    """Return HTML that may be wider than the page, in an element that scrolls, also by keyboard."""
-    return f'<div class="wide" role="region" tabindex="0" aria-label="{html(label)}">{content}</div>'
+def make_scrollable(content: str, *, label: str = "", labelled_by: str = "") -> str:
+    """Return HTML that may be wider than the page, in an element that scrolls, also by keyboard.
+
+    label: its name for a screen reader. labelled_by: the id of the element in it that has the name, instead.
+    """
+    name = f'aria-labelledby="{html(labelled_by)}"' if labelled_by else f'aria-label="{html(label)}"'
+    return f'<div class="wide" role="region" tabindex="0" {name}>{content}</div>'
