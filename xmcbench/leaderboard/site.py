@@ -103,9 +103,7 @@ def _controls(page: Page) -> list[str]:
     if not of_rows:
         return []
     settings = {block.key: block.text for block in page.blocks if isinstance(block, Heading) and block.key}
-    kinds = {
-        kind: words for kind, words in KINDS.items() if 0 < sum(kind in own for own in of_rows) < len(of_rows)
-    }
+    kinds = {kind: words for kind, words in KINDS.items() if 0 < sum(kind in own for own in of_rows) < len(of_rows)}
     heads = dict.fromkeys(column.text for table in tables for column in table.columns if len(table.lines) > 1)
     metrics = [name for name in heads if _METRIC.fullmatch(name)]
     telling = [name for name in metrics if any(_is_reordered(table, name) for table in tables)]
@@ -189,7 +187,10 @@ def _differences(block: Differences) -> str:
     options = [(str(place), name) for place, name in names]
     pairs = [
         [
-            [*(round(1e4 * value) for value in (delta, found.low, found.high)), round(1e4 * found.p) * (found.p >= 1e-4)]
+            [
+                *(round(1e4 * value) for value in (delta, found.low, found.high)),
+                round(1e4 * found.p) * (found.p >= 1e-4),
+            ]
             for delta, found in block.tests(first, second)
         ]
         for first, _ in names

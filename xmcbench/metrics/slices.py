@@ -81,7 +81,8 @@ def contrasts(
     weight = np.ones(rows) if weights is None else weights
     # Where one method is better everywhere, by the same ratio, rows of greater weight differ more: nothing of theirs.
     left = differences - differences.mean() * weight
-    observed = _welch(left[None], inside, sizes)[0]
+    sums = _Sums(left.sum(), (left**2).sum(), left.var(ddof=1))  # the same in every order
+    observed = _welch(left[None], inside, sizes, sums)[0]
     drawn = permutations or (PERMUTATIONS_OF_MANY_ROWS if rows > _MANY_ROWS else PERMUTATIONS)
     least = np.abs(observed) * (1 - 1e-9)
     reached = np.zeros(len(tested))
@@ -90,7 +91,7 @@ def contrasts(
     step = max(1, _BLOCK // rows)
     for start in range(0, drawn, step):
         dealt = np.stack([random.permutation(left) for _ in range(min(step, drawn - start))])
-        reached += (np.abs(_welch(dealt, inside, sizes)) >= least).sum(axis=0)
+        reached += (np.abs(_welch(dealt, inside, sizes, sums)) >= least).sum(axis=0)
     p = dict(zip(tested, ((1 + reached) / (1 + drawn)).tolist(), strict=True))
     adjusted = holm(p)
     found = {}
@@ -108,24 +109,32 @@ def contrasts(
     return found
 
 
+class _Sums(NamedTuple):
+    """The sums of differences and of their squares over all rows, and their variance."""
+
+    values: float
+    squares: float
+    variance: float
+
+
 def _welch(
-    differences: NDArray[np.float64], inside: NDArray[np.float64], sizes: NDArray[np.float64]
+    differences: NDArray[np.float64], inside: NDArray[np.float64], sizes: NDArray[np.float64], sums: _Sums
 ) -> NDArray[np.float64]:
     """Return Welch's t of each slice, float64 [draws, slices], of differences [draws, rows]; 0 where nothing varies.
 
+    sums: of every draw, which has the same differences in another order.
+
     Where nothing varies inside nor outside, but between them, it is large and finite.
     """
-    squares = differences**2
-    within, within_squares = differences @ inside, squares @ inside
-    without = differences.sum(axis=1)[:, None] - within
-    without_squares = squares.sum(axis=1)[:, None] - within_squares
+    within, within_squares = differences @ inside, differences**2 @ inside
+    without, without_squares = sums.values - within, sums.squares - within_squares
     others = differences.shape[1] - sizes
     variance = _variance(within, within_squares, sizes) / sizes + _variance(without, without_squares, others) / others
     contrast = within / sizes - without / others
-    whole = differences.var(axis=1, ddof=1)[:, None]
-    still = whole <= _ROUNDING
-    least = _LEAST_SHARE * whole * (1 / sizes + 1 / others)
-    return np.asarray(np.where(still, 0.0, contrast / np.sqrt(np.where(still, 1.0, np.maximum(variance, least)))))
+    if sums.variance <= _ROUNDING:
+        return np.zeros_like(contrast)
+    least = _LEAST_SHARE * sums.variance * (1 / sizes + 1 / others)
+    return np.asarray(contrast / np.sqrt(np.maximum(variance, least)))
 
 
 def _variance(

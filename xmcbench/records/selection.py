@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 
@@ -77,14 +78,33 @@ class Conditions:
     seeds: Sequence[int] | None = None
     staleness: Staleness | None = None
 
+    @cached_property
+    def data(self) -> tuple[str | None, str | None]:
+        """The name of the dataset in its records, in lower case, and the digest of the data where a place is given.
+
+        Records of data that are not on this machine, or can no longer be read, are selected by the name alone.
+        """
+        from xmcbench.data.catalog import is_name, load_dataset, locate
+
+        if self.dataset is None:
+            return None, None
+        try:
+            name = locate(self.dataset).name
+        except UsageError:
+            return Path(self.dataset).name.casefold(), None
+        if not is_name(self.dataset):
+            with suppress(DataError):
+                dataset = load_dataset(self.dataset)  # whose name says what part of it is meant, too
+                return dataset.name.casefold(), dataset.digest
+        return name.casefold(), None
+
 
 def choose(store: Store, first: str, second: str, conditions: Conditions) -> tuple[Selected, Selected]:
     """The two rows that two words select, in the only dataset and setting where both have results.
 
     Raises UsageError if there are none or several such places or rows; UnknownName for an unknown word.
     """
-    records = _records_for((first, second), store)
-    candidates = [_places(word, records, store, conditions) for word in (first, second)]
+    candidates = _candidates((first, second), store, conditions)
     common = [place for place in candidates[0] if place in candidates[1]]
     if len(common) == 1:
         chosen = [common[0], common[0]]
@@ -117,7 +137,7 @@ def choose_row(store: Store, word: str, conditions: Conditions, unscored: bool =
     unscored: whether predictions without figures are a result. Raises UsageError if there are several such places or
     rows; UnknownName for an unknown word.
     """
-    places = _places(word, _records_for((word,), store), store, conditions, unscored)
+    (places,) = _candidates((word,), store, conditions, unscored)
     if len(places) > 1:
         raise UsageError(f"{word} has several results", *_choices(places))
     return _select_row(word, next(iter(places.values())), store, conditions)
@@ -127,7 +147,7 @@ def places(store: Store, conditions: Conditions) -> dict[Place, list[Record]]:
     """The results of a runs folder that meet the conditions, by place. Raises UsageError if there are none."""
     store.check_exists()
     with store.noting_left_out():
-        found = _by_place(store.records(), conditions)
+        found = _by_place(store.records(conditions.data[0], conditions.setting), conditions)
         if (seeds := conditions.seeds) is not None:  # where no row was run with them, they are a mistake
             found = {place: own for place, own in found.items() if any(record.cell.seed in seeds for record in own)}
         if not found:
@@ -136,35 +156,44 @@ def places(store: Store, conditions: Conditions) -> dict[Place, list[Record]]:
     return found
 
 
-def _records_for(words: Sequence[str], store: Store) -> list[Record]:
-    """The records of the runs folder; none if the words are files."""
-    if all(word.endswith(".json") for word in words):
-        return []
-    store.check_exists()
+def _candidates(
+    words: Sequence[str], store: Store, conditions: Conditions, unscored: bool = False
+) -> list[dict[Place, list[Record]]]:
+    """The results that each word selects, by place."""
     with store.noting_left_out():
-        return store.records()
+        if all(word.endswith(".json") for word in words):
+            return [_places(word, [], store, conditions, unscored) for word in words]
+        store.check_exists()
+        try:
+            records = store.records(conditions.data[0], conditions.setting)
+            return [_places(word, records, store, conditions, unscored) for word in words]
+        except UsageError:
+            if conditions.dataset is None and conditions.setting is None:
+                raise
+        # An error says what else there is.
+        records = store.records()
+        return [_places(word, records, store, conditions, unscored) for word in words]
 
 
 def _places(
-    word: str, known: Sequence[Record], store: Store, conditions: Conditions, unscored: bool = False
+    word: str, known: Sequence[Record], store: Store, conditions: Conditions, unscored: bool
 ) -> dict[Place, list[Record]]:
-    with store.noting_left_out():
-        records = _find_named(word, known, store)
-        by_method = all(record.cell.method == word.partition(":")[0] for record in records)
-        # A key, or a file, names the version of the data too; whoever needs the data looks whether they are the same.
-        found = _by_place(records, conditions, any_version=not by_method, unscored=unscored)
-        if not found and _by_place(records, conditions, any_version=not by_method, unscored=True):
-            raise NoResult(
-                f"{word} has predictions without figures: no test instance has a label",
-                "only `xmcbench show` and `xmcbench export run` take such a result",
-            )
-        if not found and _by_place(records, conditions, any_version=True, unscored=unscored):
-            raise UsageError(
-                f"{word} has no result on the data at {conditions.dataset}",
-                "it has results on other data of the same name: run it again, or name a row by its key",
-            )
-        if not found:
-            raise NoResult(f"{word} has no result with this dataset, setting and seed", "see `xmcbench ls results`")
+    records = _find_named(word, known, store)
+    by_method = all(record.cell.method == word.partition(":")[0] for record in records)
+    # A key, or a file, names the version of the data too; whoever needs the data looks whether they are the same.
+    found = _by_place(records, conditions, any_version=not by_method, unscored=unscored)
+    if not found and _by_place(records, conditions, any_version=not by_method, unscored=True):
+        raise NoResult(
+            f"{word} has predictions without figures: no test instance has a label",
+            "only `xmcbench show` and `xmcbench export run` take such a result",
+        )
+    if not found and _by_place(records, conditions, any_version=True, unscored=unscored):
+        raise UsageError(
+            f"{word} has no result on the data at {conditions.dataset}",
+            "it has results on other data of the same name: run it again, or name a row by its key",
+        )
+    if not found:
+        raise NoResult(f"{word} has no result with this dataset, setting and seed", "see `xmcbench ls results`")
     return found
 
 
@@ -172,7 +201,7 @@ def _by_place(
     records: Sequence[Record], conditions: Conditions, any_version: bool = False, unscored: bool = False
 ) -> dict[Place, list[Record]]:
     found: dict[Place, list[Record]] = {}
-    dataset, version = _dataset(conditions.dataset) if conditions.dataset else (None, None)
+    dataset, version = conditions.data
     for record in records:
         cell = record.cell
         if (
@@ -194,24 +223,6 @@ def _of_seeds(records: Sequence[Record], seeds: Sequence[int]) -> list[Record]:
     return [
         record for record in records if record.cell.seed in seeds or (record.seedless and record.cell.row not in rows)
     ]
-
-
-def _dataset(given: str) -> tuple[str, str | None]:
-    """The name of a dataset in its records, in lower case, and the digest of the data where a place is given.
-
-    Records of data that are not on this machine, or can no longer be read, are selected by the name alone.
-    """
-    from xmcbench.data.catalog import is_name, load_dataset, locate
-
-    try:
-        name = locate(given).name
-    except UsageError:
-        return Path(given).name.casefold(), None
-    if not is_name(given):
-        with suppress(DataError):
-            dataset = load_dataset(given)  # whose name says what part of it is meant, too
-            return dataset.name.casefold(), dataset.digest
-    return name.casefold(), None
 
 
 def _find_named(word: str, records: Sequence[Record], store: Store) -> list[Record]:

@@ -15,7 +15,7 @@ from xmcbench.records.packed import LINES, Line, read_lines
 from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, RanksFacts, Record
 from xmcbench.records.record_json import DamagedRecord, as_json, check_readable, read_record, seal
-from xmcbench.setting import Subset
+from xmcbench.setting import Setting, Subset
 from xmcbench.storage.arrays import read_pattern
 from xmcbench.storage.artifact_store import examine, list_stores, sweep_stores
 from xmcbench.storage.atomic import make_folder, move, on_disk_of, write_json
@@ -228,13 +228,14 @@ class Store(Layout):
             found += [Path(parent, name) for name in names if name.endswith(suffix)]
         return sorted(found)
 
-    def records(self) -> list[Record]:
+    def records(self, dataset: str | None = None, setting: Setting | None = None) -> list[Record]:
         """Every record, in the order of the file names; one that is damaged or misplaced goes to ``left_out``.
 
-        Raises StorageError for a folder that cannot be read.
+        dataset, setting: only its records, by its name in any case; no others are read. Raises StorageError for a
+        folder that cannot be read.
         """
         found, self.left_out = [], {}
-        for place, record in self.entries():
+        for place, record in self.entries(dataset, setting):
             try:
                 if isinstance(record, StorageError):
                     raise record
@@ -244,15 +245,24 @@ class Store(Layout):
                 self.left_out[place] = error
         return sorted(found, key=lambda record: record.cell.path)
 
-    def entries(self) -> list[tuple[Path, Record | StorageError]]:
+    def entries(
+        self, dataset: str | None = None, setting: Setting | None = None
+    ) -> list[tuple[Path, Record | StorageError]]:
         """Every record, or the error that it could not be read, with its place: its file, or a packed file and a line.
 
-        Raises StorageError for a folder that cannot be read.
+        dataset, setting: as for ``records``. Raises StorageError for a folder that cannot be read.
         """
+
+        def is_asked(path: Path) -> bool:
+            of_dataset, of_setting = path.relative_to(self.root / "records").parts[:2]
+            named = setting is None or of_setting.removesuffix(LINES) == setting.slug
+            return named and dataset in (None, of_dataset)
+
+        dataset = dataset and dataset.lower()
         found: list[tuple[Path, Record | StorageError]] = []
         own = set[Path]()
         with _without_garbage_collection():
-            for path in self.record_files():
+            for path in filter(is_asked, self.record_files()):
                 try:
                     record = _read(path)
                 except StorageError as error:
@@ -262,7 +272,7 @@ class Store(Layout):
                     own.add(path)
                     found.append((path, record))
             # After the files: a record that is packed meanwhile is not missed.
-            for path in self.record_files(LINES):
+            for path in filter(is_asked, self.record_files(LINES)):
                 try:
                     lines = self.read_packed(path)
                 except StorageError as error:

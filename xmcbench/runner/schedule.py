@@ -147,9 +147,10 @@ def similar_records(cells: Iterable[PlannedCell], store: Store) -> dict[str, Rec
     found = {cell.cell.key: cell.record for cell in cells if cell.record is not None and cell.record.finished}
     missing = [planned.cell for planned in cells if planned.cell.key not in found]
     finished: dict[tuple[str, str], list[Record]] = {}
-    for record in store.records() if missing else ():
-        if record.finished:
-            finished.setdefault((record.cell.dataset_sha256, record.cell.method), []).append(record)
+    for dataset in dict.fromkeys(cell.dataset for cell in missing):
+        for record in store.records(dataset):
+            if record.finished:
+                finished.setdefault((record.cell.dataset_sha256, record.cell.method), []).append(record)
     for cell in missing:
 
         def likeness(record: Record, cell: Cell = cell) -> tuple[bool, bool, str]:
