@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from xmcbench.errors import UnknownName, UsageError
+from xmcbench.errors import NoResult, UnknownName, UsageError
 from xmcbench.records import Staleness, Store
 from xmcbench.records.selection import Conditions, choose, choose_row
 from xmcbench.setting import Setting
@@ -198,6 +198,15 @@ def test_a_name_that_is_not_there_is_answered_with_those_that_are(chosen, tmp_pa
         choose(Store(tmp_path / "runs"), "tfdif", "b", Conditions())
     with pytest.raises(UnknownName, match="did you mean 'tfidf:ngrams=2'"):
         choose(Store(tmp_path / "runs"), "tfidf:ngrams=3", "b", Conditions())
+
+
+def test_a_name_that_other_settings_have_is_no_unknown_name(chosen, tmp_path):
+    chosen(("tfidf", (0,), {}), ("b", (0,), {"setting": Setting.of("ez")}))
+    store = Store(tmp_path / "runs")
+    with pytest.raises(NoResult, match="tfidf has no result with this dataset, setting and seed"):
+        choose_row(store, "tfidf", Conditions("tiny", Setting.of("ez")))
+    with pytest.raises(UnknownName, match="did you mean 'tfidf'"):
+        choose_row(store, "tfdif", Conditions("tiny", Setting.of("ez")))
 
 
 def test_the_file_of_a_record_names_its_runs_folder(chosen, tmp_path):

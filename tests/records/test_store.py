@@ -22,6 +22,7 @@ from xmcbench.records import Store
 from xmcbench.records.packing import pack
 from xmcbench.records.ranks import Truth
 from xmcbench.records.record import RanksFacts
+from xmcbench.setting import Setting
 from xmcbench.storage import locks, temporary
 from xmcbench.storage.locks import Heartbeat, hold_shared, temporary_name
 from xmcbench.storage.temporary import folder_in, scratch, sweep_scratch, temporary_path
@@ -393,6 +394,27 @@ def test_how_records_spell_a_dataset(tmp_path, record):
     path = store.record_path(store.write(record("tfidf")).cell)
     path.with_name("a.json").write_text("{")
     assert [store.dataset_named(name) for name in ("tiny", "TINY", "Tiny", "other")] == ["Tiny"] * 3 + [None]
+
+
+def test_records_of_a_dataset_and_a_setting_are_read_without_the_others(tmp_path, record):
+    store, full = Store(tmp_path), Setting.of("full")
+    own = [store.write(record(setting=setting)) for setting in (Setting.of("ez"), full)]
+    assert pack(store) == 2
+    own.append(store.write(record("bm25", setting=full)))
+    other = store.record_path(own[2].cell).with_name("a.json")
+    other.write_text("{")
+    elsewhere = tmp_path / "records/other/full/a.json"
+    elsewhere.parent.mkdir(parents=True)
+    elsewhere.write_text("{")
+    for dataset, setting, found, damaged in (
+        ("TINY", None, own, {other}),
+        ("Tiny", full, own[1:], {other}),
+        (None, full, own[1:], {other, elsewhere}),
+        ("tiny", Setting.of("ez"), own[:1], set()),
+        ("tin", None, [], set()),
+    ):
+        assert {record.key for record in store.records(dataset, setting)} == {record.key for record in found}
+        assert {*store.left_out} == damaged
 
 
 def test_a_record_that_goes_away_while_it_is_looked_for_is_none(tmp_path, record, monkeypatch):
