@@ -2,10 +2,12 @@
 
 import errno
 import json
+import multiprocessing
 import os
 import shutil
 import tempfile
 import time
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,6 +113,16 @@ def test_a_result_whose_files_cannot_be_written_replaces_nothing(full_disk):
     full_disk("xmcbench.storage.atomic.os.fsync")
 
 
+def write_in_process(store, record, staged):
+    """Write a record in a process of its own, which may be killed. Returns its exit code."""
+    process = multiprocessing.get_context("fork").Process(target=store.write, args=(record, staged))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of other threads, whose locks the child needs none of
+        process.start()
+    process.join()
+    return process.exitcode
+
+
 @pytest.mark.parametrize("done", range(5))
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "own"])
 def test_a_record_is_never_beside_predictions_of_another(staged_result, monkeypatch, packed, done):
@@ -122,13 +134,12 @@ def test_a_record_is_never_beside_predictions_of_another(staged_result, monkeypa
 
     def kill(source, target):
         if len(moves) == done:
-            raise KeyboardInterrupt
+            os._exit(9)
         moves.append(target)
         os.replace(source, target)
 
     monkeypatch.setattr("xmcbench.records.store.move", kill)
-    with suppress(KeyboardInterrupt):
-        store.write(better, staged)
+    assert write_in_process(store, better, staged) == (9 if done < 4 else 0)
     found, predictions = Store(store.root).find(better.cell), store.predictions_path(better.cell)
     if found is not None and predictions.exists():
         assert predictions.read_text() == str(found.metrics["self"].values["P@1"])
@@ -137,14 +148,14 @@ def test_a_record_is_never_beside_predictions_of_another(staged_result, monkeypa
 
 def test_whoever_is_killed_between_the_files_leaves_a_cell_that_runs_again(staged_result, monkeypatch):
     store, staged, better = staged_result
-    monkeypatch.setattr("xmcbench.records.store.move", raising(KeyboardInterrupt()))
-    with pytest.raises(KeyboardInterrupt):
-        store.write(better, staged)
+    monkeypatch.setattr("xmcbench.records.store.move", lambda *_: os._exit(9))
+    assert write_in_process(store, better, staged) == 9
     assert store.find(better.cell) is None
 
 
 @pytest.mark.parametrize("done", range(4))
-def test_a_result_that_cannot_be_moved_replaces_nothing(staged_result, monkeypatch, done):
+@pytest.mark.parametrize("error", [StorageError, KeyboardInterrupt])
+def test_a_result_that_cannot_be_moved_replaces_nothing(staged_result, monkeypatch, error, done):
     """``done``: files that were moved before."""
     store, staged, better = staged_result
     earlier, moves = store.find(better.cell), []
@@ -153,11 +164,11 @@ def test_a_result_that_cannot_be_moved_replaces_nothing(staged_result, monkeypat
         if staged.root in Path(source).parents:
             moves.append(target)
             if len(moves) > done:
-                raise StorageError(f"cannot write {target}")
+                raise error(f"cannot write {target}")
         os.replace(source, target)
 
     monkeypatch.setattr("xmcbench.records.store.move", refuse)
-    with pytest.raises(StorageError, match="cannot write"):
+    with pytest.raises(error, match="cannot write"):
         store.write(better, staged)
     assert store.find(better.cell) == earlier
     assert files_of(store, better.cell) == ["0.5", "0.5"]

@@ -181,8 +181,10 @@ class Store(Layout):
                 try:
                     for file, target in near:
                         move(file, target)
-                except (OSError, StorageError):
-                    self.record_path(cell).unlink(missing_ok=True)  # the new one
+                except BaseException:  # Ctrl-C too
+                    for path in (self.record_path(cell), predictions, self.ranks_path(cell)):
+                        with suppress(OSError):
+                            path.unlink()  # the new one
                     raise
         except OSError as error:
             raise StorageError.from_os_error(error, self.root) from error
@@ -383,7 +385,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 @contextmanager
 def _aside(path: Path) -> Iterator[None]:
-    """Move a file out of its place for the block, which may put another one there, and back if that fails."""
+    """Move a file out of its place for the block, and back if the block puts no other one there."""
     if not path.is_file():
         yield
         return
@@ -391,11 +393,12 @@ def _aside(path: Path) -> Iterator[None]:
     os.replace(path, kept)
     try:
         yield
-    except (OSError, StorageError):
-        os.replace(kept, path)
-        raise
-    with suppress(OSError):
-        kept.unlink()
+    finally:
+        if path.exists():
+            with suppress(OSError):
+                kept.unlink()
+        else:
+            os.replace(kept, path)
 
 
 def _read(path: Path) -> Record | None:
