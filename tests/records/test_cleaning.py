@@ -293,11 +293,12 @@ def test_what_is_gone_already_is_removed(store):
     assert items(store) == []
 
 
-def test_a_link_to_what_is_gone_is_removed(store, record):
+@pytest.mark.parametrize("target", ["gone.npz", "itself"])
+def test_a_link_to_what_is_gone_is_removed(store, record, target):
     cell = record("a").cell
     whole, link = (store.predictions_path(replace(cell, seed=seed)) for seed in (0, 1))
     touch(whole)
-    link.symlink_to("gone.npz")
+    link.symlink_to(link if target == "itself" else target)
     assert {*find(store)} == {whole, link}
     assert remove(store, items(store)) == []
     assert not link.is_symlink()

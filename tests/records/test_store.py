@@ -8,7 +8,6 @@ import shutil
 import tempfile
 import time
 import warnings
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 

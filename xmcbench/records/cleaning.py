@@ -158,8 +158,8 @@ def _size(path: Path, seen: set[int]) -> int:
 
 
 def _files(path: Path) -> Iterator[os.stat_result]:
-    """The state of a file, or of every file in a folder."""
-    for file in path.rglob("*") if path.is_dir() else [path]:
+    """The state of a file, or of every file in a folder; none for a link that leads nowhere."""
+    for file in filter(Path.exists, path.rglob("*") if path.is_dir() else [path]):
         with suppress(FileNotFoundError):  # a running cell has removed it
             state = file.stat()
             if stat.S_ISREG(state.st_mode):
