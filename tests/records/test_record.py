@@ -35,7 +35,7 @@ def test_a_record_is_read_as_it_was_written(written):
     assert json.loads(path.read_text()) == json.loads(json.dumps(as_json(record)))
 
 
-def test_the_key_is_that_of_the_records_of_schema_1(altered, record):
+def test_the_key_is_that_of_earlier_records():
     """Cells that were run before keep their key, and so their place."""
     cell = Cell(
         dataset="LF-Debian-2K",
@@ -157,35 +157,15 @@ def test_what_is_not_a_record_says_so(written):
         ("[" * 100_000, "cannot read"),
         (json.dumps({**values, "status": float("nan")}), "cannot read"),
         (json.dumps({**values, "reason": "\ud800"}), "cannot read"),
-        ("[]", "is not a record of schema 1 or 2"),
-        (json.dumps({**values, "schema": 3}), r"is not a record of schema 1 or 2 \(upgrade xmcbench\)"),
+        ("[]", r"is not a record of schema 2 \(run the cell again\)"),
+        (json.dumps({**values, "schema": 1}), r"is not a record of schema 2 \(run the cell again\)"),
+        (json.dumps({**values, "schema": 3}), r"is not a record of schema 2 \(upgrade xmcbench\)"),
         (json.dumps({name: value for name, value in values.items() if name != "sha256"}), "checksum mismatch"),
         (seal_again({**values, "key": "0" * 64}), "the key does not match the cell"),
     ):
         path.write_text(content)
         with pytest.raises(StorageError, match=reason):
             read_record(path)
-
-
-def test_a_record_of_schema_1_is_read(written):
-    """It has ``unlabelled``, and no ranks, propensities, source of the metrics or commit."""
-    path, record = written
-    values = {**as_json(record), "schema": 1}
-    for name in ("ranks", "isolation", "checks"):
-        del values[name]
-    del values["environment"]["xmcbench"]
-    for name in ("propensity", "source_sha256"):
-        del values["protocol"][name]
-    for figures in (values["metrics"]["self"], *values["metrics"]["self"]["views"].values()):
-        figures["unlabelled"] = figures.pop("unlabeled")
-    path.write_text(seal_again(values))
-    old = read_record(path)
-    assert (old.schema, old.ranks, old.protocol.propensity, old.environment.xmcbench) == (2, None, None, None)
-    assert old.metrics == record.metrics
-    assert old.cell == record.cell
-    path.write_text(path.read_text().replace("0.3372", "0.3373"))
-    with pytest.raises(StorageError, match="checksum mismatch"):
-        read_record(path)
 
 
 def test_the_checksum_covers_every_other_field(written):

@@ -3,7 +3,7 @@
 ``sha256`` covers all the other fields, as canonical JSON: a record that was edited by hand is rejected.
 
 Decoding and its error messages are msgspec's: it checks types while it parses, names the wrong field, and imports in a
-few milliseconds, so that ``xmcbench ls`` stays fast. Schema 1, which lacks some fields, can be read too.
+few milliseconds, so that ``xmcbench ls`` stays fast.
 """
 
 from __future__ import annotations
@@ -76,12 +76,13 @@ def parse_record(content: bytes, place: str) -> Record:
     except (ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise DamagedRecord(f"cannot read the record {place}: {error}", _AGAIN) from error
     schema = values.get("schema") if isinstance(values, dict) else None
-    if schema not in (1, SCHEMA):
-        problem = f"{place} is not a record of schema 1 or {SCHEMA}"
-        raise StorageError(problem, "upgrade xmcbench") if isinstance(schema, int) else DamagedRecord(problem, _AGAIN)
+    if schema != SCHEMA:
+        problem = f"{place} is not a record of schema {SCHEMA}"
+        is_later = isinstance(schema, int) and schema > SCHEMA
+        raise StorageError(problem, "upgrade xmcbench") if is_later else DamagedRecord(problem, _AGAIN)
     try:
-        record = msgspec.convert(_from_schema_1(values) if schema == 1 else values, Record)
-    except (ValueError, msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
+        record = msgspec.convert(values, Record)
+    except (ValueError, msgspec.MsgspecError) as error:
         raise DamagedRecord(f"{place} is not a valid record: {error}", _AGAIN) from error
     if seal != values.get("sha256"):
         raise DamagedRecord(f"{place}: checksum mismatch", "restore the file or run the cell again")
@@ -97,20 +98,6 @@ def _parse_canonical(content: bytes) -> Record | None:
     before, _, after = content.partition(f'"sha256":"{record.sha256}","status":'.encode())
     whole = b"\\u" not in content and hashlib.sha256(before + b'"status":' + after).hexdigest() == record.sha256
     return record if whole else None
-
-
-def _from_schema_1(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A record of schema 1, which had no ranks, propensities or commit, with today's fields."""
-
-    def figures(old: Mapping[str, Any]) -> dict[str, Any]:
-        new = {name: value for name, value in old.items() if name != "unlabelled"}
-        new["unlabeled"] = old["unlabelled"]
-        if "views" in old:
-            new["views"] = {group: figures(view) for group, view in old["views"].items()}
-        return new
-
-    metrics = {name: figures(scores) for name, scores in values.get("metrics", {}).items()}
-    return {**values, "schema": SCHEMA, "metrics": metrics}
 
 
 def _seal(values: Mapping[str, Any]) -> str:
