@@ -17,13 +17,10 @@ from xmcbench.setting import Setting
 
 @pytest.fixture
 def few(tmp_path):
-    """A runs folder with some committed rows: TF-IDF by two recipes, BM25, XR-Linear; one has no ranks."""
-    for name in ("tfidf", "bm25", "xr-linear", "label-expansion"):
+    """A runs folder with some committed rows: TF-IDF by two recipes, BM25, XR-Linear."""
+    for name in ("tfidf", "bm25", "xr-linear"):
         copy_records(f"lf-debian-20k/ez/{name}-s*", tmp_path / "few")
-    store = Store(tmp_path / "few")
-    (one,) = [record for record in store.records() if record.cell.method == "label-expansion"]
-    store.write(msgspec.structs.replace(one, ranks=None))
-    return store.root
+    return tmp_path / "few"
 
 
 def test_two_rows_and_all_rows_of_a_dataset(inside, few):
@@ -38,7 +35,6 @@ def test_two_rows_and_all_rows_of_a_dataset(inside, few):
 
     ended = inside("power", "--detect", "0.5", "--wide", *where, code=0)
     assert "BM25 and TF-IDF (pecos)" in ended.stdout
-    assert "Left out, without stored ranks: Label expansion." in ended.stdout
     assert "TF-IDF and XR-Linear" in ended.stdout
     (damaged,) = (few / "records").rglob("bm25-*.json")
     damaged.write_text("{")
@@ -51,7 +47,7 @@ def test_two_rows_and_all_rows_of_a_dataset(inside, few):
 def test_versions_of_a_dataset_are_told_apart(inside, few):
     """One block each, under a heading of its own."""
     store = Store(few)
-    for one in [record for record in store.records() if record.cell.method != "label-expansion"]:
+    for one in store.records():
         cell = msgspec.structs.replace(one.cell, dataset_sha256="f" * 64)
         store.write(msgspec.structs.replace(one, key=cell.key, cell=cell))
         shutil.copy(*((few / "ranks" / at.path).with_suffix(".npz") for at in (one.cell, cell)))

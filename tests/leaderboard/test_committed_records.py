@@ -34,7 +34,7 @@ def problems(root, wanted=lambda record: True, intervals=True):
     for error in store.left_out.values():
         raise error
     for record in records:
-        if record.ranks is None or not wanted(record):
+        if not wanted(record):
             continue
         place = f"{record.cell.path.as_posix()}.json"
         if record.ranks.file != store.relative(store.ranks_path(record.cell)):
@@ -125,15 +125,8 @@ def test_figures_in_remarks_are_those_of_rows():
     assert wrong == []
 
 
-def test_a_record_without_ranks_is_marked():
-    """It is of a time before ranks were kept: its figures cannot be computed again."""
-    staleness = Registry().staleness(BOARD)
-    without = [record for record in Store(BOARD).records() if record.ranks is None]
-    assert [record.cell.path for record in without if not staleness.problem(record)] == []
-
-
 def test_the_intervals_of_a_record_of_each_dataset_follow_from_its_ranks():
-    chosen = {record.cell.dataset: record.key for record in Store(BOARD).records() if record.ranks}
+    chosen = {record.cell.dataset: record.key for record in Store(BOARD).records()}
     assert problems(BOARD, lambda record: record.key in chosen.values()) == []
 
 

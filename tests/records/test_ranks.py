@@ -107,7 +107,7 @@ def test_a_store_gives_only_the_ranks_and_the_truth_of_the_record(tmp_path, reco
     Truth(PAIRS, np.array([5, 0, 3]), 9).save(store.truth_path("Tiny", truth.digest))
     with pytest.raises(StorageError, match="checksum mismatch"):
         store.truth(made)
-    without = altered(record(), (("ranks",), None))
+    without = record(status="failed")
     for missing in (lambda: store.truth(without), lambda: store.ranks(without, truth)):
         with pytest.raises(StorageError, match="has no ranks"):
             missing()

@@ -121,19 +121,6 @@ def test_a_plan_changes_nothing(inside, folder):
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_what_has_no_ranks_stays_as_it_is(run, folder, altered):
-    """A record of schema 1: nothing can be computed from it."""
-    store = Store(folder / "runs")
-    written = [
-        store.write(altered(record, (("ranks",), None), (("protocol", "version"), 0))) for record in store.records()
-    ]
-    document, _ = run()
-    assert store.records() == written
-    assert {record["problem"] for record in document["records"]} == {
-        "stale: scored by version 0 of the metric protocol"
-    }
-
-
 def test_a_cell_whose_ranks_are_needed_and_gone_runs_again(inside, folder):
     (folder / "sets" / "sample" / "card.toml").write_text(CARD.replace("a = 0.6", "a = 0.5"))
     lost = next((folder / "runs" / "ranks").rglob("bm25*"))

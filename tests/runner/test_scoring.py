@@ -158,10 +158,6 @@ def test_constants_are_those_of_the_record_unless_others_are_given(stored):
     (other,) = evaluations([record], store, "none", (2.0, 0.1))
     assert own.values == same.values
     assert own.values["PSP@1"] != other.values["PSP@1"]
-    unknown = msgspec.structs.replace(record, protocol=msgspec.structs.replace(record.protocol, propensity=None))
-    with pytest.raises(DataError, match="the propensities of tiny are not known"):
-        evaluations([unknown], store, "none")
-    assert evaluations([unknown], store, "none", (2.0, 0.1))
 
 
 def test_a_filter_that_was_not_scored(stored):
@@ -224,7 +220,6 @@ def test_a_filter_that_was_not_scored_makes_no_record_outdated(stored, altered):
     assert is_outdated(record, "none", (9.0, 9.0), TODAY)
     other = altered(record, (("metrics", "self"), as_json(record)["metrics"]["none"]), (("protocol", "filter"), "self"))
     assert is_outdated(other, "none", constants, TODAY)
-    assert not is_outdated(msgspec.structs.replace(other, ranks=None), "none", constants, TODAY)
 
 
 def test_a_cell_that_another_run_scores_again_is_not_trained_again(chance, outdated, tiny, monkeypatch):

@@ -64,8 +64,8 @@ def list_environments(records: Iterable[Record]) -> str:
     for record in records:
         environment = record.environment
         program, hardware = environment.xmcbench, environment.hardware
-        commit = f", commit {program.commit}" if program and program.commit else ""
-        programs[f"{program.version}{commit}" if program else "unknown"] += 1
+        commit = f", commit {program.commit}" if program.commit else ""
+        programs[f"{program.version}{commit}"] += 1
         machines[f"{hardware.kind}, {hardware.system}"] += 1
         for name, version in environment.packages.items():
             packages[name][version] += 1

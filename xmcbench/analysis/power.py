@@ -228,14 +228,12 @@ def _judge(rows: Sequence[Selected], metric: str, detect: float, power: float, f
 
 
 def _score(
-    row: Selected, metric: str, chosen: str, by_default: bool, constants: tuple[float, float] | None
+    row: Selected, metric: str, chosen: str, by_default: bool, constants: tuple[float, float]
 ) -> tuple[list[Scores], str]:
     """Return the scores of a row under the chosen filter, and the reason to leave it out; empty if there is none.
 
     by_default: whether nobody named the filter.
     """
-    if not all(record.ranks for record in row.records):
-        return [], "without stored ranks"
     if by_default and row.records[0].protocol.filter != chosen:
         return [], f"with another default filter than {chosen}"
     if not all(chosen in record.metrics for record in row.records):

@@ -34,9 +34,9 @@ class Reproduction:
     """A recorded cell and the run that repeats it.
 
     same_class: whether both ran on one class of machine, with the same kind of device. changes: metric -> second minus
-    first, as a fraction. adjusted: metric -> p-value of the difference after Holm's correction; empty where the record
-    has no ranks. over: number of recorded seeds that were tested against; 0 for a test over the test instances.
-    allowed: metric -> the largest distance to the mean of these seeds, as a fraction; empty without such seeds.
+    first, as a fraction. adjusted: metric -> p-value of the difference after Holm's correction. over: number of
+    recorded seeds that were tested against; 0 for a test over the test instances. allowed: metric -> the largest
+    distance to the mean of these seeds, as a fraction; empty without such seeds.
     """
 
     before: Record
@@ -69,7 +69,7 @@ class Reproduction:
         """
         if self.largest <= LARGEST_CHANGE:
             return True
-        return not self.same_class and bool(self.adjusted) and min(self.adjusted.values()) >= LEVEL
+        return not self.same_class and min(self.adjusted.values()) >= LEVEL
 
     def as_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
@@ -102,8 +102,6 @@ class Reproduction:
         if self.largest <= LARGEST_CHANGE:
             return f"{head}: {change}, and {100 * LARGEST_CHANGE:g} are allowed on any machine"
         machines = " and ".join(record.environment.hardware.kind for record in (self.before, self.after))
-        if not self.adjusted:
-            return f"{head}: {change}; on another class of machine ({machines}) this needs the ranks of the record"
         name = min(self.adjusted, key=lambda metric: self.adjusted[metric])
         tested = f"against {self.over} seeds" if self.over else "over the test instances"
         smallest = f"smallest p {tested} {format_p(self.adjusted[name])} ({name})"
@@ -160,22 +158,15 @@ def compare_records(before: Record, store: Store, after: Record, fresh: Store) -
         # The largest distance that is not significant where all metrics are as far: Holm's first step.
         allowed = {metric: farthest(of_seeds, LEVEL / len(drawn)) for metric, of_seeds in drawn.items()}
         return Reproduction(before, after, same, changes, holm(p), len(recorded), allowed)
-    adjusted: dict[str, float] = {}
-    if before.ranks is not None:
-        sides = [evaluations([record], of, name, constants) for record, of in ((before, store), (after, fresh))]
-        adjusted = holm({metric: difference.p for metric, difference in paired.compare(*sides).items()})
+    sides = [evaluations([record], of, name, constants) for record, of in ((before, store), (after, fresh))]
+    adjusted = holm({metric: difference.p for metric, difference in paired.compare(*sides).items()})
     return Reproduction(before, after, same, changes, adjusted)
 
 
-def _values(
-    record: Record, store: Store, filter_name: str, constants: tuple[float, float] | None
-) -> Mapping[str, float]:
+def _values(record: Record, store: Store, filter_name: str, constants: tuple[float, float]) -> Mapping[str, float]:
     """Return the figures of a record, with these propensity constants: those of the card may have changed since."""
     if record.protocol.propensity == constants:
         return record.metrics[filter_name].values
-    if record.ranks is None:
-        values = record.metrics[filter_name].values
-        return {metric: value for metric, value in values.items() if not metric.startswith("PSP")}
     return evaluations([record], store, filter_name, constants)[0].values
 
 

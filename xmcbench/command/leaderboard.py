@@ -221,7 +221,7 @@ def _with_current_figures(
             constants = (card.propensity.a, card.propensity.b) if card else scored.propensity
             default = card.filter if card else scored.filter
             ranked_again = can_rank_again(record, store, staleness)
-            if not constants or not (ranked_again or is_outdated(record, default, constants, staleness)):
+            if not (ranked_again or is_outdated(record, default, constants, staleness)):
                 records.append(record)
                 continue
             path, name = store.place(record.cell), record.cell.dataset

@@ -43,13 +43,12 @@ def check(records: Iterable[Record]) -> None:
         for scores in record.metrics.values():
             for part in (scores, *scores.views.values()):
                 _check_scores(part, name)
-        constants = record.protocol.propensity
         scored = tuple(sorted((filter_name, scores.scored) for filter_name, scores in record.metrics.items()))
         same: dict[tuple[object, ...], object] = {
             ("data", cell.dataset): cell.dataset_sha256,
             ("counts", cell.dataset): tuple(sorted(record.counts.items())),
             ("default filter", cell.dataset): record.protocol.filter,
-            **({("propensities", cell.dataset): constants} if constants else {}),
+            ("propensities", cell.dataset): record.protocol.propensity,
             **({("instances", cell.dataset): scored} if scored else {}),
             ("subset", cell.dataset, cell.setting, cell.seed): cell.subset_sha256,
         }

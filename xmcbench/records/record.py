@@ -116,12 +116,12 @@ class SubsetFacts(_Part, frozen=True, kw_only=True):
 
 class Protocol(_Part, frozen=True, kw_only=True):
     """The computation of the figures: the version of the protocol, the dataset's default filter, the constants A and B
-    of its propensities, and the source of the metrics. The last two are null in records of schema 1."""
+    of its propensities, and the source of the metrics."""
 
     version: Count
     filter: Literal["none", "self", "file"]
-    propensity: tuple[float, float] | None = None
-    source_sha256: Sha256 | None = None
+    propensity: tuple[float, float]
+    source_sha256: Sha256
 
 
 class Figures(_Part, frozen=True, kw_only=True):
@@ -162,11 +162,11 @@ class RanksFacts(_Part, frozen=True, kw_only=True):
 
 
 class Environment(_Part, frozen=True, kw_only=True):
-    """The environment of a cell: versions by package, machine, xmcbench and device (the last two null in schema 1)."""
+    """The environment of a cell: versions by package, machine, xmcbench and device (null in old records)."""
 
     packages: dict[str, str]
     hardware: Hardware
-    xmcbench: Program | None = None
+    xmcbench: Program
     compute: Compute | None = None
 
 
@@ -246,8 +246,8 @@ class Record(_Part, frozen=True, kw_only=True):
         """Raise ValueError for a record whose status promises a result that it does not hold."""
         if self.key != self.cell.key:
             raise ValueError("the key does not match the cell")
-        if self.ok and (self.predictions is None or self.protocol.filter not in self.metrics):
-            raise ValueError("status is ok, but predictions or figures are missing")
+        if self.ok and (self.predictions is None or self.ranks is None or self.protocol.filter not in self.metrics):
+            raise ValueError("status is ok, but predictions, ranks or figures are missing")
         if self.status == "unscored" and (self.predictions is None or self.metrics):
             raise ValueError("status is unscored, but predictions are missing, or there are figures")
         if missing := [name for name in _COUNTS if name not in self.counts]:

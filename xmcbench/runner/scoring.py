@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xmcbench.errors import DataError, StorageError, UsageError
+from xmcbench.errors import StorageError, UsageError
 from xmcbench.metrics import Evaluation, Scores, additional, protocol
 from xmcbench.records import Record, Staleness, Store, Truth
 from xmcbench.records.record import Protocol
@@ -46,26 +46,23 @@ class StoredScores:
         self.missing: dict[str, StorageError] = {}
 
     def __call__(self, record: Record) -> Scores | None:
-        """Return every metric under the filter of the record; None if ranks or propensities are missing."""
-        constants = record.protocol.propensity
-        if record.key not in self._found and record.ranks is not None and constants is not None:
+        """Return every metric under the filter of the record; None if its ranks are missing."""
+        if record.key not in self._found and record.ranks is not None:
             try:
-                self._found[record.key] = self.evaluate(record, record.protocol.filter, constants)
+                self._found[record.key] = self.evaluate(record, record.protocol.filter, record.protocol.propensity)
             except StorageError as error:
                 self.missing[record.key] = error
             except UsageError:
                 pass
         return self._found.setdefault(record.key, None)
 
-    def evaluate(self, record: Record, filter_name: str, constants: tuple[float, float] | None) -> Scores:
+    def evaluate(self, record: Record, filter_name: str, constants: tuple[float, float]) -> Scores:
         """Return every metric of a record under a filter. Raises what ``evaluations`` raises."""
         truth, digest = self._truth(record)
         ranks = self._store.ranks(record, truth).by_filter
         if filter_name not in ranks:
             known = ", ".join(ranks)
             raise UsageError(f"{record.name} was not scored under the filter {filter_name}", f"it has: {known}")
-        if constants is None:
-            raise DataError(f"the propensities of {record.cell.dataset} are not known", "name its folder: --dataset")
         if (digest, constants) not in self._evaluations:
             weights = weigh_labels(truth, constants)
             self._evaluations[digest, constants] = Evaluation(truth.pairs, weights)
@@ -77,10 +74,9 @@ class StoredScores:
         None for propensity-scored metrics without propensities. Raises StorageError for missing ranks, and what
         ``metrics.additional.compute`` raises.
         """
-        (truth, _), constants = self._truth(record), record.protocol.propensity
+        truth, _ = self._truth(record)
         ranks = self._store.ranks(record, truth).by_filter[record.protocol.filter]
-        weights = None if constants is None else weigh_labels(truth, constants)
-        return additional.compute(names, ranks, truth.pairs, weights)
+        return additional.compute(names, ranks, truth.pairs, weigh_labels(truth, record.protocol.propensity))
 
     def _truth(self, record: Record) -> tuple[Truth, str]:
         digest = record.ranks.truth_sha256 if record.ranks else ""  # without ranks, the store raises
@@ -92,10 +88,10 @@ class StoredScores:
 def is_outdated(record: Record, filter_name: str, propensity: tuple[float, float], staleness: Staleness) -> bool:
     """Return whether the figures are from other metrics, propensity constants or another default filter.
 
-    Without ranks, or ranks under the new filter, a record is never outdated: no figures can be computed.
+    A new filter that the record has no ranks under does not count: no figures can be computed.
     """
     other = filter_name != record.protocol.filter and filter_name in record.metrics
-    return record.ok and record.ranks is not None and (other or not staleness.has_current_figures(record, propensity))
+    return record.ok and (other or not staleness.has_current_figures(record, propensity))
 
 
 def can_rank_again(record: Record, store: Store, staleness: Staleness) -> bool:

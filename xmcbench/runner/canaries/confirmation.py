@@ -129,10 +129,10 @@ def run_canaries(sources: Mapping[str, str], jobs: int = 2) -> list[Verdict]:
 
 
 def groups(records: Iterable[Record], staleness: Staleness) -> list[Group]:
-    """Return the records with ranks whose source is stale, grouped by the rerun that covers them."""
+    """Return the records with figures whose source is stale, grouped by the rerun that covers them."""
     found: dict[str, list[Record]] = {}
     for record in records:
-        if record.ok and record.ranks and staleness.has_stale_source(record):
+        if record.ok and staleness.has_stale_source(record):
             cell = record.cell
             pairs = cell.setting.kind != "ez"
             covered = [cell.dataset_sha256, cell.method, cell.parameters, pairs, record.method.source_sha256]
@@ -162,7 +162,7 @@ def rerun(
     if not after.ok:
         return verdict(False, f"{after.status}: {after.reason}")
     truth = fresh.truth(after)
-    if before.ranks is None or after.ranks is None or before.ranks.truth_sha256 != after.ranks.truth_sha256:
+    if len({record.ranks.truth_sha256 for record in (before, after) if record.ranks}) > 1:
         raise MethodError(f"{before.name} was scored against other true pairs", "run it again")
     old, new = store.ranks(before, truth).by_filter, fresh.ranks(after, truth).by_filter
     same = min(float(np.mean(old[name] == new[name])) for name in new)
