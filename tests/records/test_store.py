@@ -122,22 +122,39 @@ def write_in_process(store, record, staged):
     return process.exitcode
 
 
+@pytest.fixture
+def before_a_move(staged_result, monkeypatch):
+    """Call a function, with the target, before a file of the second result is moved to its place.
+
+    done: files that were moved before.
+    """
+    store, _, better = staged_result
+    targets = [place(better.cell) for place in (store.record_path, store.predictions_path, store.ranks_path)]
+    targets.append(store.truth_path(better.cell.dataset, better.ranks.truth_sha256))
+
+    def patch(function, done=0):
+        replace, moves = os.replace, []
+
+        def move(source, target):
+            if target in targets:
+                moves.append(target)
+                if len(moves) == done + 1:
+                    function(target)
+            replace(source, target)
+
+        monkeypatch.setattr(os, "replace", move)
+
+    return patch
+
+
 @pytest.mark.parametrize("done", range(5))
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "own"])
-def test_a_record_is_never_beside_predictions_of_another(staged_result, monkeypatch, packed, done):
-    """``done``: moves before the kill. A packed record stays until the next one is packed."""
+def test_a_record_is_never_beside_predictions_of_another(staged_result, before_a_move, packed, done):
+    """A packed record stays until the next one is packed."""
     store, staged, better = staged_result
     if packed:
         assert pack(store) == 1
-    moves = []
-
-    def kill(source, target):
-        if len(moves) == done:
-            os._exit(9)
-        moves.append(target)
-        os.replace(source, target)
-
-    monkeypatch.setattr("xmcbench.records.store.move", kill)
+    before_a_move(lambda target: os._exit(9), done)
     assert write_in_process(store, better, staged) == (9 if done < 4 else 0)
     found, predictions = Store(store.root).find(better.cell), store.predictions_path(better.cell)
     if found is not None and predictions.exists():
@@ -145,30 +162,28 @@ def test_a_record_is_never_beside_predictions_of_another(staged_result, monkeypa
     assert found is not None or not packed
 
 
-def test_whoever_is_killed_between_the_files_leaves_a_cell_that_runs_again(staged_result, monkeypatch):
+def test_whoever_is_killed_between_the_files_leaves_a_cell_that_runs_again(staged_result, before_a_move):
     store, staged, better = staged_result
-    monkeypatch.setattr("xmcbench.records.store.move", lambda *_: os._exit(9))
+    before_a_move(lambda target: os._exit(9))
     assert write_in_process(store, better, staged) == 9
     assert store.find(better.cell) is None
 
 
 @pytest.mark.parametrize("done", range(4))
-@pytest.mark.parametrize("error", [StorageError, KeyboardInterrupt])
-def test_a_result_that_cannot_be_moved_replaces_nothing(staged_result, monkeypatch, error, done):
-    """``done``: files that were moved before."""
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()])
+def test_a_result_that_cannot_be_moved_replaces_nothing(staged_result, before_a_move, error, done):
     store, staged, better = staged_result
-    earlier, moves = store.find(better.cell), []
+    earlier, targets = store.find(better.cell), []
 
-    def refuse(source, target):
-        if staged.root in Path(source).parents:
-            moves.append(target)
-            if len(moves) > done:
-                raise error(f"cannot write {target}")
-        os.replace(source, target)
+    def refuse(target):
+        targets.append(target)
+        raise error
 
-    monkeypatch.setattr("xmcbench.records.store.move", refuse)
-    with pytest.raises(error, match="cannot write"):
+    before_a_move(refuse, done)
+    with pytest.raises((StorageError, KeyboardInterrupt)) as raised:
         store.write(better, staged)
+    if isinstance(error, OSError):
+        assert raised.value.message == f"cannot write {targets[0]}: Input/output error"
     assert store.find(better.cell) == earlier
     assert files_of(store, better.cell) == ["0.5", "0.5"]
     assert not list(store.root.rglob("*.tmp"))
@@ -188,14 +203,7 @@ def test_a_folder_in_the_place_of_a_file_costs_no_result(staged_result, place):
 
 def test_results_move_to_another_disk(staged_result, monkeypatch):
     store, staged, better = staged_result
-    replace = os.replace
-
-    def within_a_disk(source, target):
-        if staged.root in Path(source).parents and staged.root not in Path(target).parents:
-            raise OSError(errno.EXDEV, "Invalid cross-device link")
-        replace(source, target)
-
-    monkeypatch.setattr("xmcbench.storage.atomic.os.replace", within_a_disk)
+    monkeypatch.setattr(os, "link", raising(OSError(errno.EXDEV, "Invalid cross-device link")))
     assert store.write(better, staged) == store.find(better.cell)
     assert files_of(store, better.cell) == ["0.6", "0.6"]
 

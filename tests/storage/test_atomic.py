@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from xmcbench.errors import StorageError
-from xmcbench.storage.atomic import atomic_file, atomic_folder, copy, move, write_json, write_text
+from xmcbench.storage.atomic import atomic_file, atomic_folder, copy, write_json, write_text
 
 
 def test_a_failed_write_keeps_the_old_file_and_leaves_no_trace(tmp_path):
@@ -192,41 +192,6 @@ def test_a_file_that_cannot_be_read_is_the_one_that_is_named(tmp_path):
         with pytest.raises(StorageError, match=r"cannot read .*absent: No such file"):
             copy(tmp_path / "absent", tmp_path / "other")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
-
-
-@pytest.fixture
-def another_disk(monkeypatch):
-    """The first file that is moved is on another disk: the files for which that was said."""
-    replace, failed = os.replace, []
-
-    def across(source, path):
-        if not failed:
-            failed.append(source)
-            raise OSError(errno.EXDEV, "another disk")
-        replace(source, path)
-
-    monkeypatch.setattr(os, "replace", across)
-    return failed
-
-
-def test_a_file_is_moved_to_another_disk(tmp_path, another_disk):
-    (tmp_path / "source").write_bytes(b"new")
-    move(tmp_path / "source", tmp_path / "target")
-    assert another_disk == [tmp_path / "source"]
-    assert [path.name for path in tmp_path.iterdir()] == ["target"]
-    assert (tmp_path / "target").read_bytes() == b"new"
-
-
-def test_a_file_on_another_disk_that_cannot_be_removed_is_copied(tmp_path, another_disk, monkeypatch):
-    (tmp_path / "source").write_bytes(b"new")
-
-    def refuse(path, missing_ok=False):
-        raise OSError(errno.EROFS, "Read-only file system", str(path))
-
-    with monkeypatch.context() as patch:
-        patch.setattr("pathlib.Path.unlink", refuse)
-        move(tmp_path / "source", tmp_path / "target")
-    assert (tmp_path / "target").read_bytes() == b"new"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from xmcbench.records.record_json import DamagedRecord, as_json, check_readable,
 from xmcbench.setting import Setting, Subset
 from xmcbench.storage.arrays import read_pattern
 from xmcbench.storage.artifact_store import examine, list_stores, sweep_stores
-from xmcbench.storage.atomic import make_folder, move, on_disk_of, write_json
+from xmcbench.storage.atomic import make_folder, on_disk_of, write_json, writing
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.locks import hold_shared, sweep_claims
 from xmcbench.storage.temporary import folder_in, sweep, temporary_path
@@ -180,7 +180,8 @@ class Store(Layout):
                     stack.enter_context(_aside(path))
                 try:
                     for file, target in near:
-                        move(file, target)
+                        with writing(target):
+                            os.replace(file, target)
                 except BaseException:  # Ctrl-C too
                     for path in (self.record_path(cell), predictions, self.ranks_path(cell)):
                         with suppress(OSError):

@@ -20,7 +20,7 @@ from xmcbench.runner.job import TextFile
 from xmcbench.runner.recording import status_of
 from xmcbench.runner.schedule import capacity, needs_of
 from xmcbench.runner.tasks import cell_task
-from xmcbench.storage.atomic import make_folder, move
+from xmcbench.storage.atomic import copy, make_folder
 from xmcbench.storage.temporary import scratch
 from xmcbench.topk import TopK
 
@@ -83,12 +83,12 @@ def predict_texts(planned: PlannedCell, target: Target, texts: Texts, k: int, mo
 
 
 def _keep_log(log: Path, planned: PlannedCell, store: Store) -> Path | None:
-    """Move the log of a failed method beside that of its cell and return the new path; None if that is impossible."""
+    """Copy the log of a failed method beside that of its cell and return the new path; None if that is impossible."""
     beside = store.log_path(planned.cell)
     kept = beside.with_name(f"text-{beside.name}")
     try:
         make_folder(kept.parent)
-        move(log, kept)
+        copy(log, kept)
     except StorageError:
         return None
     return kept

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import os
@@ -126,31 +125,19 @@ def copy(source: Path, path: Path) -> None:
             raise StorageError(f"cannot read {source}: {error.strerror}") from error
 
 
-def move(source: Path, path: Path) -> None:
-    """Move a file, replacing ``path``, or copy it if it cannot be removed from another disk. Raises StorageError."""
-    try:
-        os.replace(source, path)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise StorageError.from_os_error(error, path) from error
-        copy(source, path)
-        with suppress(OSError):
-            source.unlink()
-
-
 @contextmanager
 def on_disk_of(path: Path, source: Path) -> Iterator[Path]:
-    """A file on the disk of ``path``: the source, or a copy beside ``path`` that is removed after the block."""
-    if source.stat().st_dev == path.parent.stat().st_dev:
-        yield source
-        return
+    """The source beside ``path``, as a link or, from another disk, a copy; removed after the block. Raises OSError."""
     temporary = temporary_path(path)
     try:
-        with source.open("rb") as read, temporary.open("xb") as stream:
-            shutil.copyfileobj(read, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-            yield temporary
+        try:
+            os.link(source, temporary)
+        except OSError:  # from another disk, another mount of the same one, or on one without links
+            with source.open("rb") as read, temporary.open("xb") as stream:
+                shutil.copyfileobj(read, stream)
+                stream.flush()
+                os.fsync(stream.fileno())
+        yield temporary
     finally:
         temporary.unlink(missing_ok=True)
 
