@@ -9,6 +9,7 @@ from math import hypot
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.errors import UnknownName, UsageError
+from xmcbench.leaderboard.groups import group_by
 from xmcbench.leaderboard.rows import Estimate, Row, rows
 from xmcbench.metrics import METRICS
 from xmcbench.output.quantities import format_count
@@ -16,7 +17,7 @@ from xmcbench.storage.canonical import canonical_json
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
-    from xmcbench.records import Cell, Record
+    from xmcbench.records import Cell
     from xmcbench.results import Results
 
 
@@ -74,10 +75,7 @@ def choices(results: Results, metric: str) -> list[Choice]:
     """
     found = []
     for part in results.parts():
-        by_method: dict[str, list[Record]] = {}
-        for record in part.records:
-            by_method.setdefault(record.cell.method, []).append(record)
-        for records in by_method.values():
+        for records in group_by(part.records, lambda record: record.cell.method).values():
             made = [row for row in rows(records, part.filter) if metric in row.figures and not row.problems]
             if made:
                 defaults = part.staleness.presets.get(records[0].cell.method, {}).get("", {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from xmcbench.errors import UnknownName, UsageError
 from xmcbench.extras import data_frame
 from xmcbench.leaderboard import charts, curves, markup, published, rendering, tables
-from xmcbench.leaderboard.groups import group_rows
+from xmcbench.leaderboard.groups import group_by, group_rows
 from xmcbench.leaderboard.names import apart, names
 from xmcbench.leaderboard.rows import Row, rows, silence, without_common
 from xmcbench.metrics import METRICS
@@ -65,13 +65,7 @@ class Results:
 
     def parts(self) -> list[Self]:
         """Return the results of each dataset and setting, each with its filter, in the order of the request."""
-        return [self._restrict(group) for group in self._groups(self._part_of)]
-
-    def _groups(self, of: Callable[[Record], object]) -> list[list[Record]]:
-        groups: dict[object, list[Record]] = {}
-        for record in self.records:
-            groups.setdefault(of(record), []).append(record)
-        return list(groups.values())
+        return [self._restrict(group) for group in group_by(self.records, self._part_of).values()]
 
     def _part_of(self, record: Record) -> tuple[str, Setting | None]:
         return _place_of(record)
@@ -90,8 +84,8 @@ class Results:
 
     def rows(self) -> list[Row]:
         """Return one row per method and parameters, with all its seeds; best P@1 first in each dataset and setting."""
-        groups = self._groups(_place_of)
-        return [row for group in groups for row in rows(group, self._filter(group[0]), self.staleness)]
+        groups = group_by(self.records, _place_of)
+        return [row for group in groups.values() for row in rows(group, self._filter(group[0]), self.staleness)]
 
     def frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame, one row per cell: identity, every metric and its interval as fractions, costs."""
@@ -112,7 +106,7 @@ class Results:
         # Each dataset and setting by itself: one may be stale and another not. A problem of all is named once.
         rows: Counter[str] = Counter()
         places: dict[tuple[str, str], list[str]] = {}
-        for part in self._groups(_place_of):
+        for part in group_by(self.records, _place_of).values():
             groups = group_rows(record for record in part if record.finished)
             for key, name in names(groups).items():
                 rows[name] += 1
