@@ -20,6 +20,7 @@ import numpy as np
 from msgspec import Struct
 
 from xmcbench import __version__
+from xmcbench.analysis.rankings import check_k
 from xmcbench.data.catalog import load_dataset, load_documents
 from xmcbench.environment import Compute, distribution_versions
 from xmcbench.errors import DataError, MethodError, UnknownName, UsageError, XmcbenchError, summarize
@@ -34,7 +35,7 @@ from xmcbench.runner.tasks import depth
 from xmcbench.storage.atomic import atomic_file, atomic_folder, write_json, write_text
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.reading import open_regular, read_bytes
-from xmcbench.suggestions import Suggestions, check_k, check_single, single_grids, single_place
+from xmcbench.suggestions import Suggestions, check_single, single_grids, single_place
 from xmcbench.texts import Texts
 from xmcbench.topk import TopK
 

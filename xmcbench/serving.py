@@ -21,9 +21,9 @@ from urllib.parse import parse_qs
 import msgspec
 from msgspec import Meta, Struct
 
+from xmcbench.analysis.rankings import check_k
 from xmcbench.errors import UsageError, XmcbenchError, summarize
 from xmcbench.models import Model
-from xmcbench.suggestions import check_k
 
 #: Bytes of a request at most, and seconds that a client may take to send it.
 MOST_BYTES, _TIMEOUT_S = 16 << 20, 60

@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xmcbench.analysis.rankings import load_filtered, load_stored
+from xmcbench.analysis.rankings import check_k, load_filtered, load_stored
 from xmcbench.arguments import make_grids, several
 from xmcbench.data.catalog import default_dataset, load_dataset
 from xmcbench.data.sources.finding import reference_to
@@ -151,12 +150,6 @@ def suggest(
     named = record.name, record.cell.setting.title, dataset.name
     problems = tuple(results.problems_of_rows())  # that documents have no labels to score with is none
     return Suggestions(*named, dataset.test, dataset.labels, predictions, k, record, problems=problems)
-
-
-def check_k(k: int) -> None:
-    """Raise UsageError for a number of labels that cannot be suggested."""
-    if not isinstance(k, Integral) or not 1 <= k <= 100:
-        raise UsageError(f"k {k} must be in 1..100")
 
 
 def single_place(given: Any) -> str:

@@ -79,7 +79,7 @@ def test_without_predictions_there_is_recall(made, tmp_path):
     [
         (("tfidf", "--html", "x.html"), "--html is for two rows"),
         (("tfidf", "tfidf", "--csv", "x.csv"), "--csv is for one row"),
-        (("tfidf", "-k", "0"), "-k 0 is outside 1..100"),
+        (("tfidf", "-k", "0"), "k 0 must be in 1..100"),
         (("tfidf", "--by", "pair"), "can only be used with the setting fs"),
     ],
 )

@@ -87,7 +87,7 @@ def test_all_labels_of_a_text_are_shown(inside, tiny):
 def test_what_cannot_be_shown_is_refused(inside, runs, tiny):
     for words, said in (
         (("tfidf", "--instance", "x"), "has no test instance 'x' (for example '0100')"),
-        (("tfidf", "--instance", "0100", "-k", "0"), "-k 0 must be between 1 and 100"),
+        (("tfidf", "--instance", "0100", "-k", "0"), "k 0 must be in 1..100"),
         (("tfidf", "--text", " "), "--text is empty"),
         (("tfidf", "--text", "caf\udce9"), r"--text 'caf\udce9' is not valid UTF-8"),
         (("tfidf", "--text", "a", "--filter", "none"), "--filter can only be used with --instance"),

@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmcbench.analysis.explain import load_texts
-from xmcbench.analysis.rankings import load_filtered, load_stored
-from xmcbench.errors import UsageError
+from xmcbench.analysis.rankings import check_k, load_filtered, load_stored
 from xmcbench.metrics import TruePairs
-from xmcbench.metrics.protocol import DEPTH
 from xmcbench.output.escaping import csv_file
 from xmcbench.output.layout import format_table, shorten
 from xmcbench.output.quantities import format_count
 from xmcbench.records.selection import Selected
+from xmcbench.runner.scoring import ranks_under
 from xmcbench.storage.atomic import write_text
 
 #: Labels, and confusions, shown in a terminal.
@@ -122,17 +121,13 @@ def explain_by_label(row: Selected, filter_name: str | None = None, k: int = 5, 
     confusion, without the dataset there are no texts; notes say so. Raises UsageError and StorageError.
     """
     record, store = row.records[0], row.store
-    if not 1 <= k <= DEPTH:
-        raise UsageError(f"-k {k} is outside 1..{DEPTH}")
-    truth = store.truth(record)
-    ranks, chosen = store.ranks(record, truth), filter_name or record.protocol.filter
-    if chosen not in ranks.by_filter:
-        known = ", ".join(ranks.by_filter)
-        raise UsageError(f"{record.name} was not scored under the filter {chosen}", f"it has: {known}")
+    check_k(k)
+    truth, chosen = store.truth(record), filter_name or record.protocol.filter
+    ranks = ranks_under(chosen, record, store, truth)
     data, note = load_texts(row, dataset)
     notes = [note] if note else []
     size, pairs = len(truth.frequency), truth.pairs
-    hit = (ranks.by_filter[chosen] > 0) & (ranks.by_filter[chosen] <= k)
+    hit = (ranks > 0) & (ranks <= k)
     support, found = np.bincount(pairs.labels, minlength=size), np.bincount(pairs.labels[hit], minlength=size)
     columns: dict[str, NDArray[Any]] = {"support": support, "found": found, "recall": found / np.maximum(support, 1)}
     counted: dict[tuple[int, int], int] = {}

@@ -22,6 +22,7 @@ from xmcbench.records.store import Store
 from xmcbench.runner.plan import PlannedCell, plan, plan_again
 from xmcbench.runner.predict_texts import predict_texts
 from xmcbench.runner.rows import Request
+from xmcbench.runner.scoring import ranks_under
 from xmcbench.runner.target import Target
 from xmcbench.setting import Setting
 from xmcbench.texts import Texts
@@ -98,7 +99,7 @@ def show_instance(
     """
     import pyarrow.compute as pc
 
-    _check_k(k)
+    rankings.check_k(k)
     chosen = choose_row(store, word, conditions, unscored=True)
     record = chosen.records[0]
     data = load_dataset(conditions.dataset or record.cell.dataset)
@@ -140,7 +141,7 @@ def show_text(word: str, text: str, *, place: Target, registry: Registry, condit
 
     Raises what planning the cell and ``predict_texts`` raise.
     """
-    _check_k(k)
+    rankings.check_k(k)
     if not text.strip():
         raise UsageError("--text is empty", 'for example --text "a web server in Rust"')
     try:
@@ -178,11 +179,9 @@ def _show(
 def _true_ranks(record: Record, store: Store, row: int, filter_name: str) -> dict[int, int]:
     """Return true label of a test row -> its rank under a filter; 0 beyond the ranking."""
     truth = store.truth(record)
-    ranks = store.ranks(record, truth).by_filter
-    if filter_name not in ranks:
-        raise UsageError(f"{record.name} was not scored under the filter {filter_name}", f"it has: {', '.join(ranks)}")
+    ranks = ranks_under(filter_name, record, store, truth)
     start, end = np.searchsorted(truth.pairs.rows, [row, row + 1])
-    return dict(zip(truth.pairs.labels[start:end].tolist(), ranks[filter_name][start:end].tolist(), strict=True))
+    return dict(zip(truth.pairs.labels[start:end].tolist(), ranks[start:end].tolist(), strict=True))
 
 
 def _notes(record: Record, staleness: Staleness) -> list[str]:
@@ -205,8 +204,3 @@ def _plan(word: str, store: Store, registry: Registry, conditions: Conditions) -
         request = Request(dataset or default_dataset(), setting, (word,), None, {}, seeds)
         return plan([request], registry, store).cells[0]
     return plan_again(record, dataset or record.cell.dataset, registry, store, gained=True).cells[0]
-
-
-def _check_k(k: int) -> None:
-    if not 1 <= k <= 100:
-        raise UsageError(f"-k {k} must be between 1 and 100")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from xmcbench.data import Dataset
 from xmcbench.errors import StorageError, UsageError
+from xmcbench.metrics.protocol import DEPTH
 from xmcbench.metrics.ranks import remove_filtered
 from xmcbench.records import Record, Store
 from xmcbench.storage.canonical import sha256_file
@@ -20,6 +22,12 @@ if TYPE_CHECKING:
 
 #: How many labels the first ones of a ranking are.
 FIRST = 5
+
+
+def check_k(k: int) -> None:
+    """Raise UsageError for a number of labels that no ranking has."""
+    if not isinstance(k, Integral) or not 1 <= k <= DEPTH:
+        raise UsageError(f"k {k} must be in 1..{DEPTH}")
 
 
 def load_stored(record: Record, store: Store) -> TopK | None:

@@ -15,6 +15,8 @@ from xmcbench.records.staleness import metrics_digest
 from xmcbench.runner.figures import weigh_labels
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from xmcbench.runner.scorer import Scorer
 
 
@@ -33,6 +35,14 @@ def evaluations(
     """
     stored = StoredScores(store)
     return [stored.evaluate(record, filter_name, propensity or record.protocol.propensity) for record in records]
+
+
+def ranks_under(filter_name: str, record: Record, store: Store, truth: Truth) -> np.ndarray:
+    """Return the ranks of a record's true pairs under a filter, uint8 [P]. Raises what ``evaluations`` raises."""
+    ranks = store.ranks(record, truth).by_filter
+    if filter_name not in ranks:
+        raise UsageError(f"{record.name} was not scored under the filter {filter_name}", f"it has: {', '.join(ranks)}")
+    return ranks[filter_name]
 
 
 class StoredScores:
@@ -59,14 +69,11 @@ class StoredScores:
     def evaluate(self, record: Record, filter_name: str, constants: tuple[float, float]) -> Scores:
         """Return every metric of a record under a filter. Raises what ``evaluations`` raises."""
         truth, digest = self._truth(record)
-        ranks = self._store.ranks(record, truth).by_filter
-        if filter_name not in ranks:
-            known = ", ".join(ranks)
-            raise UsageError(f"{record.name} was not scored under the filter {filter_name}", f"it has: {known}")
+        ranks = ranks_under(filter_name, record, self._store, truth)
         if (digest, constants) not in self._evaluations:
             weights = weigh_labels(truth, constants)
             self._evaluations[digest, constants] = Evaluation(truth.pairs, weights)
-        return self._evaluations[digest, constants](ranks[filter_name])
+        return self._evaluations[digest, constants](ranks)
 
     def compute(self, record: Record, names: Sequence[str]) -> dict[str, float | None]:
         """Return metrics by name, also beyond the protocol, under the filter of the record.
@@ -75,7 +82,7 @@ class StoredScores:
         ``metrics.additional.compute`` raises.
         """
         truth, _ = self._truth(record)
-        ranks = self._store.ranks(record, truth).by_filter[record.protocol.filter]
+        ranks = ranks_under(record.protocol.filter, record, self._store, truth)
         return additional.compute(names, ranks, truth.pairs, weigh_labels(truth, record.protocol.propensity))
 
     def _truth(self, record: Record) -> tuple[Truth, str]:
