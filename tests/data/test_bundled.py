@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xmcbench.data import export, known_datasets, load_dataset, verify
+from xmcbench.data import export, known_datasets, load_dataset
 from xmcbench.data.verification import examine
 from xmcbench.data.xc_matrix import read_filter, read_matrix
 from xmcbench.errors import DataError, StorageError
@@ -28,7 +28,7 @@ COUNTS = {
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_a_bundled_dataset_is_what_its_card_says(name):
-    assert verify(name) == []
+    assert examine(name).findings == []
     dataset = load_dataset(name)
     assert dataset.counts() == dict(dataset.card.counts) == COUNTS[name]
     assert dataset.longest_filter == 1
@@ -102,12 +102,12 @@ def exported(write_folder, tmp_path):
 
 
 def test_a_good_dataset_has_no_findings(exported):
-    assert verify(exported) == []
+    assert examine(exported).findings == []
 
 
 def test_a_folder_without_a_card_is_read_at_least(write_folder):
-    assert verify(write_folder("good")) == []
-    assert "is not JSON" in verify(write_folder("bad", trn=[b"{"]))[0]
+    assert examine(write_folder("good")).findings == []
+    assert "is not JSON" in examine(write_folder("bad", trn=[b"{"])).findings[0]
 
 
 def test_a_full_disk_is_no_finding(exported):
@@ -116,7 +116,7 @@ def test_a_full_disk_is_no_finding(exported):
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
     try:
         with pytest.raises(StorageError, match="^no space left to write "):
-            verify(exported)
+            examine(exported)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
@@ -132,14 +132,14 @@ def test_a_set_that_is_drawn_is_said(exported, missing, other, file):
 def test_a_changed_file_is_found(exported):
     path = exported / "tst.json.gz"
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-1]))
-    assert verify(exported) == [f"{path} does not match the SHA-256 of the card"]
+    assert examine(exported).findings == [f"{path} does not match the SHA-256 of the card"]
 
 
 def test_lost_and_damaged_files_are_found_together(exported):
     (exported / "trn_X_Y.txt").unlink()
     path = exported / "lbl.json.gz"
     path.write_bytes(path.read_bytes()[:-9])
-    findings = "\n".join(verify(exported))
+    findings = "\n".join(examine(exported).findings)
     for finding in ("trn_X_Y.txt is missing", "lbl.json.gz does not match", "lbl.json.gz is truncated"):
         assert finding in findings
 
@@ -147,13 +147,13 @@ def test_lost_and_damaged_files_are_found_together(exported):
 def test_counts_other_than_the_cards_are_found(exported):
     card = exported / "card.toml"
     card.write_text(card.read_text().replace("train_pairs = 3", "train_pairs = 4"))
-    assert verify(exported) == ["Tea Things: train_pairs is 3, but the card says 4"]
+    assert examine(exported).findings == ["Tea Things: train_pairs is 3, but the card says 4"]
 
 
 def test_labels_out_of_range_and_broken_filters_are_found(write_folder):
     rows = [{"uid": "A1", "title": "t", "content": "", "target_ind": [9]}]
-    assert "line 1: target_ind 9 is out of range" in verify(write_folder("a", trn=rows))[0]
-    assert "document 7 is out of range" in verify(write_folder("b", filter_labels_train__txt="7 0\n"))[0]
+    assert "line 1: target_ind 9 is out of range" in examine(write_folder("a", trn=rows)).findings[0]
+    assert "document 7 is out of range" in examine(write_folder("b", filter_labels_train__txt="7 0\n")).findings[0]
 
 
 def test_a_derived_dataset_is_verified_with_its_source(exported, monkeypatch, tmp_path):
@@ -162,20 +162,20 @@ def test_a_derived_dataset_is_verified_with_its_source(exported, monkeypatch, tm
     (tmp_path / "sets" / "half").mkdir()
     card = 'name = "Half"\nslug = "half"\n[counts]\nlabels = {}\n[derive]\nfrom = "tea-things"\nlabels = 2\nseed = 0\n'
     (tmp_path / "sets" / "half" / "card.toml").write_text(card.format(2))
-    assert verify("half") == []
+    assert examine("half").findings == []
     (tmp_path / "sets" / "half" / "card.toml").write_text(card.format(3))
-    assert verify("half") == ["Half: labels is 2, but the card says 3"]
+    assert examine("half").findings == ["Half: labels is 2, but the card says 3"]
     (tmp_path / "sets" / "tea-things" / "tst_X_Y.txt").write_text("")
-    assert "does not match the SHA-256" in verify("half")[0]
+    assert "does not match the SHA-256" in examine("half").findings[0]
 
 
 def test_what_is_not_here_cannot_be_verified():
     with pytest.raises(DataError, match="not on this machine"):
-        verify("lf-wikipedia-500k")
+        examine("lf-wikipedia-500k")
 
 
 @pytest.mark.parametrize("option", ["dev=0.5", "limit=1", "documents=lf-debian-20k", "dev=0.5&limit=1"])
 def test_all_documents_are_verified_whichever_are_chosen(exported, option):
     card = exported / "card.toml"
     card.write_text(card.read_text().replace("train_pairs = 3", "train_pairs = 4"))
-    assert verify(f"{exported}?{option}") == ["Tea Things: train_pairs is 3, but the card says 4"]
+    assert examine(f"{exported}?{option}").findings == ["Tea Things: train_pairs is 3, but the card says 4"]

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from xmcbench.command.main import main
-from xmcbench.data import build, fetch, load_dataset, verify
+from xmcbench.data import build, fetch, load_dataset
 from xmcbench.data.card import read_card, write_card
 from xmcbench.data.recipes.debian_packages import read_packages, version_key
 from xmcbench.data.recipes.items import is_training
 from xmcbench.data.text_files import sha256_unpacked
+from xmcbench.data.verification import examine
 from xmcbench.errors import DataError, UnknownName, UsageError
 
 PACKAGES = """\
@@ -182,7 +183,7 @@ def test_two_builds_are_byte_for_byte_the_same(card, indices, tmp_path):
     assert again.as_pinned
     for path in first.folder.iterdir():
         assert path.read_bytes() == (again.folder / path.name).read_bytes()
-    assert verify("letters") == []
+    assert examine("letters").findings == []
 
 
 def test_a_built_dataset_holds_the_pairs(card, indices):
@@ -212,7 +213,7 @@ def test_indices_of_another_release_are_refused_unless_allowed(card, indices, tm
     assert made == built.card
     assert made.release == "other than Greek 1"
     assert made.build.indices["Packages"] == sha256_unpacked(indices / "Packages")
-    assert verify(tmp_path / "other") == []
+    assert examine(tmp_path / "other").findings == []
 
 
 @pytest.mark.parametrize(
@@ -421,7 +422,7 @@ def test_other_releases_make_another_dataset(next_card, indices, tmp_path):
     assert (made.build.release, made.build.next_release) == ("bookworm", "trixie")
     assert "Debian trixie that suggest" in made.description
     assert made.counts["test"] == 2
-    assert verify(tmp_path / "other") == []
+    assert examine(tmp_path / "other").findings == []
     # Its card is one that can be built again, and then it has checksums.
     shutil.copytree(tmp_path / "other", next_card.parent.parent / "letters-bookworm-trixie")
     before = (tmp_path / "other" / "trn.json.gz").read_bytes()

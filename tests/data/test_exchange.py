@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import load_npz
 
-from xmcbench.data import export, load_dataset, verify
+from xmcbench.data import export, load_dataset
 from xmcbench.data.card import Card, Derivation, write_card
 from xmcbench.data.opening import derive
 from xmcbench.data.sources.xc_raw import write_instances, write_labels
+from xmcbench.data.verification import examine
 from xmcbench.data.xc_matrix import read_matrix
 from xmcbench.errors import DataError, UnknownName, UsageError
 from xmcbench.storage.locks import temporary_name
@@ -63,7 +64,7 @@ def test_xc_keeps_card_and_filter_and_adds_matrices(write_folder, tmp_path):
     _equal(original, copy)
     assert (copy.filter("file") != original.filter("file")).nnz == 0
     assert (copy.propensity, copy.card.filter) == ((0.6, 2.6), "file")
-    assert verify(tmp_path / "out") == []
+    assert examine(tmp_path / "out").findings == []
     assert (read_matrix(tmp_path / "out" / "tst_X_Y.txt") != original.test_pairs()).nnz == 0
     assert all(path.is_file() for path in files)
 
@@ -114,12 +115,12 @@ def test_a_part_that_is_missing_is_found_and_one_that_is_drawn_is_as_it_was(writ
     (out / f"{side}.json.gz").unlink()
     for matrix in ("trn_X_Y.txt", "tst_X_Y.txt"):
         (out / matrix).unlink()
-    findings = verify(out)
+    findings = examine(out).findings
     assert f"{out / f'{side}.json.gz'} is missing" in findings
     assert any(drawn in finding for finding in findings)
     counts = load_dataset(out).counts()
     write_card(out / "card.toml", Card("out", "out", counts=counts))
-    assert verify(out) == []
+    assert examine(out).findings == []
 
 
 def test_a_sample_is_another_dataset_than_the_one_it_is_of(write_folder, tmp_path, monkeypatch):

@@ -22,9 +22,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmcbench.data import archives, export, load_dataset, verify
+from xmcbench.data import archives, export, load_dataset
 from xmcbench.data.archives import Patience, download, unpack
 from xmcbench.data.fetching import LOCK, fetch_data
+from xmcbench.data.verification import examine
 from xmcbench.errors import DataError, StorageError, UsageError
 from xmcbench.storage.atomic import write_json
 
@@ -358,7 +359,7 @@ def test_a_dataset_is_fetched_from_the_first_download_that_works(sets, server, t
     fetched = fetch_data("tea", patience=QUICK)
     assert {path.parent for path in fetched} == {sets / "tea"}
     assert load_dataset("tea").digest == load_dataset(tmp_path / "pecos").digest
-    assert verify("tea") == []
+    assert examine("tea").findings == []
     assert "[[downloads]]" in (sets / "tea" / "card.toml").read_text()
     assert "the server answers 404" in capsys.readouterr().err
     asked = len(server.asked)
@@ -411,7 +412,7 @@ def test_other_bytes_than_at_the_first_fetch_are_an_error(sets, server, tmp_path
     good, lock = path.read_bytes(), (sets / "tea" / LOCK).read_bytes()
     changed = good.replace(b"tea", b"gin")
     path.write_bytes(changed)
-    assert verify("tea") == [f"{path} is not what was fetched first"]
+    assert examine("tea").findings == [f"{path} is not what was fetched first"]
     asked = len(server.asked)
     with pytest.raises(UsageError, match=r"X\.trn\.txt was changed after it was fetched \(--force replaces it\)"):
         fetch_data("tea", patience=QUICK)

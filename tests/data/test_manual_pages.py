@@ -7,11 +7,12 @@ import subprocess
 
 import pytest
 
-from xmcbench.data import build, fetch, load_dataset, verify
+from xmcbench.data import build, fetch, load_dataset
 from xmcbench.data.card import read_card
 from xmcbench.data.catalog import find
 from xmcbench.data.recipes import apt, manual_files
 from xmcbench.data.recipes.manual_files import Text, parse, read_pages
+from xmcbench.data.verification import examine
 from xmcbench.errors import DataError
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.locations import cache_root, find_shipped
@@ -153,7 +154,7 @@ def test_pages_and_the_pages_that_they_name(archives, write_card):
     own = dataset.filter("self").nnz, dataset.filter("file").nnz
     assert own[0] == own[1] == len({"arrange.1", "list.1", "open.2"} & {*dataset.test.uids})
     assert built.card.build.tools["mandoc"] != "0"
-    assert verify("pages") == []
+    assert examine("pages").findings == []
 
 
 def test_two_builds_of_pages_are_byte_for_byte_the_same(archives, write_card, tmp_path):

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from xmcbench.data.recipes import fetch as fetch
     from xmcbench.data.synthesis import imitate as imitate
     from xmcbench.data.synthesis import synthesize as synthesize
-    from xmcbench.data.verification import verify as verify
 
 _MODULES = {
     "audit": ("statistics",),
@@ -32,7 +31,6 @@ _MODULES = {
     "exchange": ("convert", "export"),
     "recipes": ("build", "fetch"),
     "synthesis": ("imitate", "synthesize"),
-    "verification": ("verify",),
 }
 _PUBLIC = {name: module for module, names in _MODULES.items() for name in names}
 

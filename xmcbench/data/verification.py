@@ -26,11 +26,6 @@ class Verified:
     facts: list[str]
 
 
-def verify(name_or_place: str | Path) -> list[str]:
-    """Return the problems of a dataset, one per line; none if all matches its card. Raises what ``examine`` raises."""
-    return examine(name_or_place).findings
-
-
 def examine(name_or_place: str | Path) -> Verified:
     """Hash and read every file of a dataset again, without the cache, whichever documents of it are chosen.
 
