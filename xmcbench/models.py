@@ -51,8 +51,7 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     name: of its row. parameters: all of them. source_sha256: of the method's source when it was trained. depth: labels
     that are ranked at once, as in its cell. plugins: the files of a method that is not installed. packages: versions.
-    files: all of the folder but this one. labels_sha256: of the file of labels. A folder of an earlier version has
-    neither.
+    files: all of the folder but this one. labels_sha256: of the file of labels.
     """
 
     format: Literal[1] = 1
@@ -69,8 +68,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     depth: int
     plugins: tuple[str, ...] = ()
     packages: dict[str, str] = {}
-    files: tuple[str, ...] = ()
-    labels_sha256: str = ""
+    files: tuple[str, ...]
+    labels_sha256: str
 
 
 class _Label(Struct, frozen=True):
@@ -209,7 +208,7 @@ def check_out(out: Path, overwrite: bool) -> None:
         raise UsageError(f"{out} already exists and is not a model", "choose another name") from None
     if not overwrite:
         raise UsageError(f"{out} already exists", "choose another name, or replace it with --overwrite")
-    if facts.files and (others := sorted({*_list_files(out)} - {*facts.files, _FACTS})):
+    if others := sorted({*_list_files(out)} - {*facts.files, _FACTS}):
         raise UsageError(f"{out} has files that are not the model's: {', '.join(others)}", "move them, or remove them")
 
 
@@ -235,6 +234,9 @@ def _is_equal(one: TopK, other: TopK) -> bool:
 
 def _write(planned: PlannedCell, folder: Path) -> None:
     cell, dataset = planned.cell, planned.dataset
+    with atomic_file(folder / _LABELS) as stream:
+        for uid, title in zip(dataset.labels.uids, dataset.labels.titles, strict=True):
+            stream.write(msgspec.json.encode(_Label(uid, title)) + b"\n")
     facts = Facts(
         method=cell.method,
         name=planned.name,
@@ -248,13 +250,11 @@ def _write(planned: PlannedCell, folder: Path) -> None:
         depth=depth(planned),
         plugins=tuple(map(str, planned.plugins)),
         packages=distribution_versions(sorted(planned.packages)),
+        files=tuple(sorted({*_list_files(folder), _CARD})),
+        labels_sha256=sha256_file(folder / _LABELS),
     )
-    with atomic_file(folder / _LABELS) as stream:
-        for uid, title in zip(dataset.labels.uids, dataset.labels.titles, strict=True):
-            stream.write(msgspec.json.encode(_Label(uid, title)) + b"\n")
     write_text(folder / _CARD, _card(facts))
-    written = {"files": tuple(_list_files(folder)), "labels_sha256": sha256_file(folder / _LABELS)}
-    write_json(folder / _FACTS, msgspec.to_builtins(msgspec.structs.replace(facts, **written)))
+    write_json(folder / _FACTS, msgspec.to_builtins(facts))
 
 
 def _card(facts: Facts) -> str:
@@ -296,7 +296,7 @@ def _read_labels(folder: Path, facts: Facts) -> Texts:
             labels = msgspec.json.Decoder(_Label).decode_lines(stream.read())
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read: {error}", "fit the model again") from error
-    if facts.labels_sha256 and sha256_file(path) != facts.labels_sha256:
+    if sha256_file(path) != facts.labels_sha256:
         raise DataError(f"{path}: checksum mismatch", "fit the model again")
     if len(labels) != facts.labels:
         raise DataError(f"{path} has {len(labels):,} labels instead of {facts.labels:,}", "fit the model again")
