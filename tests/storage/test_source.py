@@ -1,5 +1,6 @@
 """The digest of source code: what a result depends on changes it, and nothing else does."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -237,6 +238,17 @@ def test_a_process_that_keeps_the_first_reading_knows_which_files_were_edited(tm
     assert find_edited([]) == []
 
 
+def digest_of(folder, module, files):
+    """Return the digest of the class M in a module of a package that is written again. files: name -> content."""
+    package = module.partition(".")[0]
+    for name, text in files.items():
+        (folder / package / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / package / name).write_text(text)
+    for name in [name for name in sys.modules if name.split(".")[0] == package]:
+        del sys.modules[name]
+    return source_of(importlib.import_module(module).M).digest
+
+
 def test_a_package_of_somebody_counts_as_a_whole(tmp_path, monkeypatch):
     """``mypkg.methods.m`` is not a method of xmcbench: what it imports from ``mypkg`` is its own."""
     monkeypatch.syspath_prepend(tmp_path)
@@ -248,14 +260,7 @@ def test_a_package_of_somebody_counts_as_a_whole(tmp_path, monkeypatch):
             "methods/__init__.py": "",
             "methods/m.py": "from mypkg.util import RATE\nclass M: ...\n",
         }
-        for name, text in files.items():
-            (tmp_path / "mypkg" / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / "mypkg" / name).write_text(text)
-        for name in [name for name in sys.modules if name.split(".")[0] == "mypkg"]:
-            del sys.modules[name]
-        from mypkg.methods.m import M
-
-        return source_of(M).digest
+        return digest_of(tmp_path, "mypkg.methods.m", files)
 
     assert digest(1) == digest(1) != digest(2)
 
@@ -271,14 +276,7 @@ def test_a_package_in_a_folder_of_several_authors_counts_alone(tmp_path, monkeyp
             "ours/m.py": "from company.ours.util import RATE\nclass M: ...\n",
             "theirs/__init__.py": f"RATE = {other}\n",
         }
-        for name, text in files.items():
-            (tmp_path / "company" / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / "company" / name).write_text(text)
-        for name in [name for name in sys.modules if name.split(".")[0] == "company"]:
-            del sys.modules[name]
-        from company.ours.m import M
-
-        return source_of(M).digest
+        return digest_of(tmp_path, "company.ours.m", files)
 
     assert digest(1, 1) == digest(1, 22) != digest(333, 1)
 

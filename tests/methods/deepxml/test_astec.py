@@ -15,7 +15,6 @@ from xmcbench.methods.astec.training import count_visits, surrogate_pairs
 from xmcbench.methods.attentionxml import AttentionXML
 from xmcbench.methods.deepxml.bags import Tokens
 from xmcbench.methods.deepxml.classifiers import fit_classifiers
-from xmcbench.methods.deepxml.network import BagEncoder
 from xmcbench.methods.dense import search
 from xmcbench.methods.label_tree.tree import cluster_evenly
 from xmcbench.methods.siamesexml import SiameseXML
@@ -108,20 +107,8 @@ def test_frequent_labels_weigh_no_more_in_a_smoothed_one(monkeypatch):
     np.testing.assert_allclose(given[0], expected, rtol=1e-5, atol=1e-7)
 
 
-def test_learns_from_pairs(fitted, corpus):
-    raw_X, raw_Y, pairs, new = corpus
-    method = fitted(Astec, raw_X, raw_Y, pairs, neighbors=5, **SMALL)
-    found = method.predict(new, k=5)
-    found.check(len(new), 5, len(raw_Y))
-    assert set(found.indices[0, :2]) == {4, 6}
-    assert found.indices[1, 0] == 1
-    assert (found.indices[3] == -1).all()
-    assert method.notes["instances_without_a_known_token"] == 2
-    assert method.notes["encoder"]["curve"][-1][1] < method.notes["encoder"]["curve"][0][1]
-    again = fitted(Astec, raw_X, raw_Y, pairs, neighbors=5, **SMALL).predict(new, k=5)
-    assert found.indices.tobytes() == again.indices.tobytes()
-    assert found.scores.tobytes() == again.scores.tobytes()
-    json.dumps(method.notes, allow_nan=False)
+def test_learns_from_pairs(learned):
+    assert learned(Astec, neighbors=5, **SMALL).notes["instances_without_a_known_token"] == 2
 
 
 def test_score_is_the_fusion_of_classifier_and_nearness(fitted, corpus):
@@ -315,27 +302,12 @@ def graphs(monkeypatch):
     return built
 
 
-def test_parts_are_the_whole(fitted, corpus, monkeypatch):
+def test_parts_are_the_whole(fitted, corpus, check_parts):
     raw_X, raw_Y, pairs, _ = corpus
     values = SMALL | {"reranker": True, "negatives": 2, "shortlist": 2, "neighbors": 3}
     method = fitted(Astec, raw_X, raw_Y, pairs, **values)
-    new = Texts.from_lists([*raw_X, "unknown", *raw_X])
-    whole = method.predict(new, k=5)
-    monkeypatch.setattr("xmcbench.methods.astec.ROWS", 8)
-    monkeypatch.setattr("xmcbench.methods.astec.shortlist.ROWS", 8)
-    monkeypatch.setattr("xmcbench.methods.astec.shortlist._FLOATS", 3 * 32)
-    monkeypatch.setattr("xmcbench.methods.astec.training.ROWS", 2)
-    monkeypatch.setattr("xmcbench.methods.deepxml.classifiers.ROWS", 7)
-    embedded = []
-    embed = BagEncoder.embed
-    monkeypatch.setattr(BagEncoder, "embed", lambda self, bags: embedded.append(bags.shape[0]) or embed(self, bags))
-    parts = [*method.predict_batches(new, 5)]
-    assert [len(part) for part in parts] == embedded == [8] * 15 + [1]
-    found = TopK.joined(parts, 5)
-    assert np.array_equal(found.indices, whole.indices)
-    np.testing.assert_allclose(found.scores, whole.scores, rtol=1e-6)
-    assert (whole.indices[len(raw_X)] == -1).all()
-    assert method.notes["instances_without_a_known_token"] == 1
+    sizes = {"astec.ROWS": 8, "astec.shortlist.ROWS": 8, "astec.shortlist._FLOATS": 3 * 32, "astec.training.ROWS": 2}
+    check_parts(method, {**sizes, "deepxml.classifiers.ROWS": 7})
     again = fitted(Astec, raw_X, raw_Y, pairs, **values)
     for one, other in zip(again._classifiers, method._classifiers, strict=True):
         assert one.tobytes() == other.tobytes()

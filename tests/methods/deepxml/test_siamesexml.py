@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.sparse import csr_matrix
 
-from xmcbench import Artifacts, MethodError, Texts, TopK, UsageError
+from xmcbench import Artifacts, MethodError, Texts, UsageError
 from xmcbench.methods.astec import Astec
 from xmcbench.methods.deepxml import classifiers, network
 from xmcbench.methods.deepxml.bags import Tokens
@@ -354,19 +354,8 @@ def test_shuffled_batches_hold_every_row_once():
     assert not np.array_equal(batches(0)[0], batches(1)[0])
 
 
-def test_learns_from_pairs(fitted, corpus):
-    raw_X, raw_Y, pairs, new = corpus
-    method = fitted(SiameseXML, raw_X, raw_Y, pairs, **SMALL)
-    found = method.predict(new, k=5)
-    found.check(len(new), 5, len(raw_Y))
-    assert set(found.indices[0, :2]) == {4, 6}
-    assert found.indices[1, 0] == 1
-    assert (found.indices[3] == -1).all()
-    assert method.notes["encoder"]["curve"][-1][1] < method.notes["encoder"]["curve"][0][1]
-    again = fitted(SiameseXML, raw_X, raw_Y, pairs, **SMALL).predict(new, k=5)
-    assert found.indices.tobytes() == again.indices.tobytes()
-    assert found.scores.tobytes() == again.scores.tobytes()
-    json.dumps(method.notes, allow_nan=False)
+def test_learns_from_pairs(learned):
+    learned(SiameseXML, **SMALL)
 
 
 @pytest.mark.parametrize(
@@ -481,27 +470,16 @@ def test_learning_rates_reach_their_trainings(fitted, corpus, monkeypatch):
 
 
 @pytest.mark.parametrize("approximate", [False, True])
-def test_parts_are_the_whole(fitted, corpus, monkeypatch, approximate):
+def test_parts_are_the_whole(fitted, corpus, check_parts, monkeypatch, approximate):
     """An index is built once, not once a part."""
     raw_X, raw_Y, pairs, _ = corpus
     method = fitted(SiameseXML, raw_X, raw_Y, pairs, **SMALL)
-    built, embedded = [], []
+    built, hnsw = [], search._hnsw
     if approximate:
         pytest.importorskip("faiss")
         monkeypatch.setattr(search, "is_exact", lambda *_: False)
-    hnsw, embed = search._hnsw, BagEncoder.embed
     monkeypatch.setattr(search, "_hnsw", lambda items: built.append(len(items)) or hnsw(items))
-    new = Texts.from_lists([*raw_X, "unknown", *raw_X])
-    whole = method.predict(new, k=5)
-    monkeypatch.setattr("xmcbench.methods.siamesexml.ROWS", 8)
-    monkeypatch.setattr(BagEncoder, "embed", lambda self, bags: embedded.append(bags.shape[0]) or embed(self, bags))
-    parts = [*method.predict_batches(new, 5)]
-    assert [len(part) for part in parts] == embedded == [8] * 15 + [1]
-    found = TopK.joined(parts, 5)
-    assert np.array_equal(found.indices, whole.indices)
-    np.testing.assert_allclose(found.scores, whole.scores, rtol=1e-6)
-    assert (whole.indices[len(raw_X)] == -1).all()
-    assert method.notes["instances_without_a_known_token"] == 1
+    check_parts(method, {"siamesexml.ROWS": 8})
     assert method.notes["search"]["index"] == ("HNSW" if approximate else "exact")
     assert built == [7] * (2 if approximate else 0)  # one for each prediction
 

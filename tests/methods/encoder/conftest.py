@@ -146,7 +146,7 @@ def artifacts(tmp_path):
 THINGS = WORDS[6:16]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def stories():
     """30 documents, 10 labels, and the two labels of each document as pairs."""
     import numpy as np
@@ -196,6 +196,18 @@ def token_pairs(checkpoint, tmp_path):
         return stores, dense
 
     return make
+
+
+@pytest.fixture
+def batch():
+    """Cosines of 5 documents with 6 labels [5, 6], the label of each, and those that are true as well, bool."""
+    import numpy as np
+
+    cosines = np.random.default_rng(0).uniform(-1, 1, (5, 6))
+    own, true = np.eye(5, 6, 1, bool), np.zeros((5, 6), bool)
+    true[0, 3] = True
+    true[4] = True  # no negative is left
+    return cosines, own, true
 
 
 @pytest.fixture

@@ -42,28 +42,16 @@ CASES = {
 
 
 @pytest.fixture(scope="module", params=CASES)
-def kept(request, tmp_path_factory, checkpoint, stories_of_module):
+def kept(request, tmp_path_factory, checkpoint, stories):
     """A trained method, and the folder in which it was kept."""
     kind, values = CASES[request.param]
     root = tmp_path_factory.mktemp(request.param)
     method = kind(backbone=str(checkpoint()), precision="fp32", instance_length=24, label_length=12, **values)
     method.artifacts = Artifacts(root / "store")
-    method.fit(*stories_of_module)
+    method.fit(*stories)
     (root / "model").mkdir()
     method.save(root / "model")
     return method, root / "model", {**values, "backbone": str(checkpoint())}
-
-
-@pytest.fixture(scope="module")
-def stories_of_module(request):
-    from scipy.sparse import csr_matrix
-
-    things = ("apple", "bridge", "candle", "desert", "engine", "forest")
-    titles = [f"{things[row % 6]} story" for row in range(24)]
-    contents = [f"The old {things[row % 6]}. It likes the {things[(row + 2) % 6]}." for row in range(24)]
-    columns = np.sort(np.array([[row % 6, (row + 2) % 6] for row in range(24)]), axis=1).ravel()
-    pairs = csr_matrix((np.ones(48, np.float32), columns, np.arange(0, 49, 2)), shape=(24, 6))
-    return Texts.from_lists(titles, contents), Texts.from_lists([f"the {thing}" for thing in things]), pairs
 
 
 def test_an_opened_encoder_predicts_as_the_trained_one(kept):

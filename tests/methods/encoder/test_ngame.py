@@ -58,13 +58,8 @@ def test_clusters_hold_what_is_alike():
         cluster_evenly(np.full((3, 2), np.nan, np.float32), 2, 0)
 
 
-def test_the_hinge_equals_its_transcription():
-    rng = np.random.default_rng(0)
-    cosines = rng.uniform(-1, 1, (5, 6))
-    own, true = np.zeros((5, 6), bool), np.zeros((5, 6), bool)
-    own[np.arange(5), np.arange(5) + 1] = True
-    true[0, 3] = True
-    true[4] = True  # no negative is left
+def test_the_hinge_equals_its_transcription(batch):
+    cosines, own, true = batch
     for hardest in (1, 2, 99):
         costs = []
         for row in range(5):
@@ -73,7 +68,7 @@ def test_the_hinge_equals_its_transcription():
             )
             hinges = [max(0.0, 0.3 - cosines[row][own[row]][0] + cosine) for cosine in negatives[:hardest]]
             costs.append(sum(hinges) / len(hinges) if hinges else 0.0)
-        tensors = [torch.from_numpy(array) for array in (cosines, own, true)]
+        tensors = map(torch.from_numpy, batch)
         assert triplet_loss(*tensors, 0.3, hardest).item() == pytest.approx(np.mean(costs))
 
 
