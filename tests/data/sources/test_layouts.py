@@ -948,6 +948,50 @@ def test_a_column_named_as_the_labels_is_not_the_text_too(made):
         load_dataset(f"{other}?labels=text")
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("head", "lacks"),
+    [
+        ("text,tags", "labels"),
+        ("a pot of tea,pot;tea", "text"),  # as `split -l` divides a file
+        ("labels,text,more", None),
+    ],
+)
+def test_a_shard_without_a_column_that_others_have_is_refused(made, ending, head, lacks):
+    from pyarrow import csv, parquet
+
+    folder = made({"train-0.csv": "text,labels\none,a\n", "test.csv": "text,labels\nt,b\n"})
+    made({"train-1.csv": f"{head}\n{','.join('cell' for _ in head.split(','))}\n", "train-2.csv": f"{head}\n"})
+    if ending == "parquet":
+        for shard in folder.glob("train-*.csv"):
+            parquet.write_table(csv.read_csv(shard), shard.with_suffix(".parquet"))
+            shard.unlink()
+    if lacks is None:
+        assert [*load_dataset(folder).train] == ["one", "cell"]
+    else:
+        has = head.replace(",", ", ")
+        said = rf"train-1\.{ending} has no column '{lacks}', which other shards have \(.*; it has: {has}\)"
+        with pytest.raises(DataError, match=said):
+            load_dataset(folder)
+
+
+def test_a_shard_of_labels_without_their_other_names_is_refused(made):
+    shards = {"labels-0.csv": "uid,title,alternatives\n1,tea,chai\n", "labels-1.csv": "uid,title\n2,pot\n"}
+    folder = made({"train.csv": "text,labels\none,1\n", "test.csv": "text,labels\ntwo,2\n", **shards})
+    with pytest.raises(DataError, match=r"labels-1\.csv has no column 'alternatives', which other shards have"):
+        load_dataset(folder)
+
+
+def test_rows_of_json_without_a_key_are_counted(made):
+    rows = ['{"text": "one", "labels": ["a"]}', '{"text": "two", "label": ["b"]}', '{"text": "2", "labels": null}']
+    folder = made({"train.jsonl": [*rows, '{"text": "four"}'], "test.json": ['{"text": "t", "labels": []}']})
+    said = "no key 'labels' in 2 of 4 rows, the first in train.jsonl, line 2: read as empty"
+    assert load_dataset(folder).notes[-1] == said
+    made({"new.jsonl": ['{"text": "one"}', '{"txt": "two"}']}, "new")
+    documents = load_dataset(f"{folder}?documents={folder.parent / 'new' / 'new.jsonl'}")
+    assert documents.notes[-1] == "no key 'text' in 1 of 2 rows, the first in new.jsonl, line 2: read as empty"
+
+
 def test_shards_with_the_digests_of_older_versions_are_read(made):
     name, sum_ = "train-0000{}-of-00002-{}.csv", "0123456789abcdef"
     folder = made({name.format(number, sum_): f"text,labels\n{number},b\n" for number in range(2)})

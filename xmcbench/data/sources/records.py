@@ -136,19 +136,23 @@ def read_records(paths: Iterable[Path], columns: Iterable[str] = ()) -> Iterator
 
 def columns_of(paths: Sequence[Path]) -> list[str]:
     """The columns of the shards of a table; of JSON Lines, the keys of all rows. Raises DataError where no row is."""
-    found: dict[str, None] = {}
-    for path in paths:
-        if suffix_of(path) in _TEXT:
-            for record in read_records((path,)):
-                found |= dict.fromkeys(record.cells)
-                if suffix_of(path) in (".csv", ".tsv"):
-                    break  # in JSON, a row need not have every key
-        else:
-            from xmcbench.data.sources.arrow_tables import column_names
-
-            found |= dict.fromkeys(column_names(path))
+    found = {name: None for path in paths for name in columns_in(path)}
     if not found:
         raise DataError(f"{paths[0]} is empty", "a table needs rows")
+    return [*found]
+
+
+def columns_in(path: Path) -> list[str]:
+    """The columns of a file; of JSON Lines, the keys of all rows. None of a text file without rows."""
+    if suffix_of(path) not in _TEXT:
+        from xmcbench.data.sources.arrow_tables import column_names
+
+        return column_names(path)
+    found: dict[str, None] = {}
+    for record in read_records((path,)):
+        found |= dict.fromkeys(record.cells)
+        if suffix_of(path) in (".csv", ".tsv"):
+            break  # in JSON, a row need not have every key
     return [*found]
 
 
