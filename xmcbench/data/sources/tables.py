@@ -320,7 +320,7 @@ class _Tables:
                 raise record.error(f"there is no label {unknown[0][:60]!r}", hint)
             yield Row(record.path, record.line, *_texts(columns, row, record), [self._ids[label] for label in labels])
         column.check()
-        notes += column.note(files[0].name)
+        notes += column.notes(files[0].name)
 
     def _describe_labels(self, unknown: str) -> str:
         """Say what the labels of instances are, to somebody who gave one that is not there: maybe its title."""
