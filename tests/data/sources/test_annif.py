@@ -50,6 +50,30 @@ def test_documents_without_a_column_of_subjects_are_told(made, name, content):
     assert dataset.found == (f"no pairs: no row of {name} has {key}",)
 
 
+@pytest.mark.parametrize("name", ["train.jsonl", "train/a.json"])
+def test_a_document_without_a_text_is_refused(made, name):
+    text = '{"title": "red tea", "abstract": "A red tea.", "metadata": {"year": "1"}, "subjects": [{"uri": "http://a/tea"}]}'
+    folder = made({"test.tsv": SHORT["test.tsv"], "vocabulary.tsv": VOCABULARY, name: text})
+    said = rf"{name}, line 1: there is no key 'text' \(there are: title, abstract, metadata, subjects\)"
+    with pytest.raises(DataError, match=said):
+        load_dataset(folder)
+
+
+@pytest.mark.parametrize(
+    ("document", "read"),
+    [
+        ('{"title": "red tea", "text": "A red tea."}', "red tea\tA red tea."),  # as in CSV
+        ('{"title": "a", "text": "A red tea.", "metadata": {"title": "red tea"}}', "red tea\tA red tea."),
+        ('{"metadata": {"title": "red tea"}}', "red tea"),
+        ('{"metadata": {"title": 3}, "title": "", "text": "red tea"}', "red tea"),
+        ('{"text": ""}', ""),
+    ],
+)
+def test_a_title_is_in_the_metadata_or_beside_the_text(made, document, read):
+    folder = made({"test.tsv": SHORT["test.tsv"], "vocabulary.tsv": VOCABULARY, "train.jsonl": document})
+    assert [*load_dataset(folder).train] == [read]
+
+
 @pytest.mark.parametrize("suffix", [".ttl", ".rdf", ".nt", ".ttl.gz", ".rdf.gz", ".nt.gz"])
 def test_a_thesaurus_is_the_same_in_every_syntax(made, suffix):
     pytest.importorskip("rdflib")
