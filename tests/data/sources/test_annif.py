@@ -96,6 +96,42 @@ def test_a_thesaurus_is_the_same_in_every_syntax(made, suffix):
     assert [*french.titles] == ["tasse", "broc", "pot", "thé"]
 
 
+#: A concept with labels of two regions and of no region of a language, and with other names of each.
+REGIONS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+<http://a/color> a skos:Concept ; skos:prefLabel "colour"@en-GB, "color"@en-us, "Farbe"@de ;
+    skos:altLabel "hue"@en, "tint"@en-GB, "kleur"@nl, "shade" .
+<http://a/tea> a skos:Concept ; skos:prefLabel "tea"@en, "cuppa"@en-GB, "Ente"@ent .
+<http://a/pot> a skos:Concept ; skos:prefLabel "pot"@en, "Topf"@de .
+"""
+
+
+@pytest.mark.parametrize(
+    ("language", "labels", "names"),
+    [
+        ("", ["colour", "pot", "tea"], ["hue", "shade", "tint"]),  # en-GB is English
+        ("?language=en-gb", ["colour", "pot", "cuppa"], ["hue", "shade", "tint"]),  # else en
+        ("?language=en-US", ["color", "pot", "tea"], ["hue", "shade"]),
+        ("?language=en-GB-oxendict", ["colour", "pot", "cuppa"], ["hue", "shade", "tint"]),
+    ],
+)
+def test_a_language_has_its_regions(made, language, labels, names):
+    pytest.importorskip("rdflib")
+    dataset = load_dataset(f"{made({**SHORT, 'vocabulary.ttl': REGIONS})}{language}")
+    assert [*dataset.labels] == labels
+    assert sorted(dataset.labels.alternatives[0]) == names
+    assert not [note for note in dataset.notes if "language" in note]
+
+
+def test_a_language_is_not_one_whose_name_begins_like_it(made):
+    pytest.importorskip("rdflib")
+    folder = made({**SHORT, "vocabulary.ttl": REGIONS})
+    with pytest.raises(DataError, match="has no preferred label in the language 'e'"):
+        load_dataset(f"{folder}?language=e")
+    found = load_dataset(f"{folder}?language=ent").found
+    assert [*load_dataset(f"{folder}?language=ent").labels][-1] == "Ente"
+    assert found[0].startswith("2 labels of vocabulary.ttl in another language than 'ent'")
+
+
 def test_the_order_of_triples_changes_no_label(made):
     pytest.importorskip("rdflib")
     lines = thesaurus(".nt").splitlines()
