@@ -11,6 +11,7 @@ from xmcbench.data import load_dataset
 from xmcbench.data.sources.finding import place_of, reference_to, source_at
 from xmcbench.data.sources.tables import Tables
 from xmcbench.errors import DataError, UsageError
+from xmcbench.output.escaping import visible
 
 TRAIN, TEST = ["red tea\tA red tea.", "a pot"], ["green tea"]
 LABELS = ["tea", "a cup"]
@@ -410,34 +411,51 @@ def test_parts_with_different_columns_are_noted_each(made):
     assert load_dataset(listed).notes[0] == "columns of train.jsonl: text=text, labels=labels"
 
 
-@pytest.mark.parametrize(("sign", "name"), [(",", "commas"), ("|", "vertical bars")])
+@pytest.mark.parametrize(
+    ("sign", "option", "name"),
+    [
+        (",", ",", "commas"),
+        ("|", "|", "vertical bars"),
+        ("\n", "%0A", "line breaks"),
+        (" / ", "%20/%20", "slashes"),
+        ("\uff0c", "\uff0c", "full-width commas"),
+        ("\u3001", "\u3001", "ideographic commas"),
+        ("\uff1b", "\uff1b", "full-width semicolons"),
+    ],
+)
 @pytest.mark.parametrize(
     ("cells", "noted"),
     [
-        (["a, b"] * 10 + ["c"] * 10 + [""] * 5, "10 of 20"),
+        (["a, b"] * 10 + ["c"] * 10 + [""] * 5, "0 of 20 cells of labels in train.jsonl, and {} in 10 of the others"),
         (["a, b"] * 10 + ["c"] * 11, None),  # less than half of those with text
         (["a, b"] * 9, None),
-        (["a, b"] * 20 + ["a; b"], None),
+        (["a, b"] * 20 + ["a; b, c"], "1 of 21 cells of labels in train.jsonl, and {} in 20 of the others"),
+        (["a, b"] * 20 + ["a; b"] * 3, None),  # more than a tenth
         (['["a", "b"]'] * 20 + ["a"], None),
     ],
 )
-def test_another_sign_where_the_separator_is_expected_is_noted(made, cells, noted, sign, name):
+def test_another_sign_where_the_separator_is_expected_is_noted(made, cells, noted, sign, option, name):
     texts = [cell if cell.startswith("[") else cell.replace(",", sign) for cell in cells]
     rows = [json.dumps({"text": f"text {row}", "labels": cell}) for row, cell in enumerate(texts)]
     folder = made({"train.jsonl": rows, "test.csv": "text,labels\none,a\n"})
     notes = [note for note in load_dataset(folder).notes if "separator" in note and "columns of" not in note]
-    assert notes == (
-        [
-            f"no cell of labels in train.jsonl has the separator ';', and {noted} have {sign!r}; if {name} separate "
-            f"the labels, append ?separator={sign} to the place"
-        ]
-        if noted
-        else []
-    )
-    divided = load_dataset(f"{folder}?separator={sign}")
-    assert not [note for note in divided.notes if note.startswith("no cell")]
-    if noted:
+    advice = f"; if {name} separate the labels, append ?separator={option} to the place"
+    said = f"the separator ';' is in {noted.format(visible(repr(sign)))}{advice}" if noted else ""
+    assert notes == ([said] if noted else [])
+    divided = load_dataset(f"{folder}?separator={option}")
+    assert not [note for note in divided.notes if "the separator" in note]
+    if noted and "a; b, c" not in cells:
         assert [*divided.labels] == ["a", "b", "c"]
+
+
+def test_line_breaks_in_quoted_cells_of_csv_separate_labels(made):
+    rows = [f'{row},"a, b{end}c"' for row, end in enumerate(["\n", "\r\n"] * 6)]
+    path = made({"papers.csv": ["text,labels", *rows]}) / "papers.csv"
+    notes = load_dataset(path).notes
+    assert any("if line breaks separate the labels, append ?separator=%0A" in note for note in notes)
+    divided = load_dataset(f"{path}?separator=%0A")
+    assert [*divided.labels] == ["a, b", "c"]
+    assert divided.notes[0].endswith("labels=labels, separator=%0A")
 
 
 def test_a_table_of_labels_needs_a_title(made):

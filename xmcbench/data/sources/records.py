@@ -40,9 +40,18 @@ _PRINTED = re.compile(
 _QUOTED = re.compile(r'"[^"]*(""[^"]*)+"')
 #: The code of a row without a label, in Hugging Face `datasets`.
 _NO_LABEL = -1
-#: Other separators that people use, and the least number of cells with one of them, none with the separator, that a
-#: note is about.
-_OTHERS, _LEAST = {"|": "vertical bars", ",": "commas"}, 10
+#: Other separators that people use, the ones first that are the least likely within a label. A note is about one in at
+#: least so many cells without the separator, if no more than this share of them have the separator.
+_OTHERS = {
+    "\n": "line breaks",
+    "|": "vertical bars",
+    "\uff1b": "full-width semicolons",
+    "\u3001": "ideographic commas",
+    "\uff0c": "full-width commas",
+    " / ": "slashes",
+    ",": "commas",
+}
+_LEAST, _FEW = 10, 0.1
 #: A cell of text that is a vector: with something between its digits, or bare, which could be the code of a label.
 _DIVIDED, _BARE = re.compile(r"[01](?:[\s,|/]+[01])+"), re.compile(r"[01]{3,}")
 #: An integer, also as a program writes it that keeps numbers as floats; and missing values as pandas prints them.
@@ -260,6 +269,11 @@ def write_objects(path: Path, entries: Iterable[Mapping[str, object]]) -> None:
             stream.write(f"{json.dumps(entry, ensure_ascii=False)}\n".encode())
 
 
+def spell(separator: str) -> str:
+    """Return a separator as one writes it behind ?separator=, with white space that can be seen."""
+    return separator.replace(" ", "%20").replace("\n", "%0A")
+
+
 class LabelColumn:
     """The cells of a column of labels, counted while they are read: vectors of zeros and ones, integers written as
     floats, or lists with another separator, are told by the whole column only. has_table: labels are uids of a table.
@@ -283,9 +297,10 @@ class LabelColumn:
         text = cell if isinstance(cell, str) and not cell.lstrip().startswith("[") else ""
         is_text = bool(text.strip())
         self._texts += is_text
-        self._divided += is_text and self._separator in text
-        for sign in self._others:
-            self._others[sign] += is_text and sign in text
+        is_divided = is_text and self._separator in text
+        self._divided += is_divided
+        for sign in () if is_divided else self._others:
+            self._others[sign] += sign in text.strip()
         values = record.values(self._name, self._separator)
         if not self._has_table:
             self._count_numbers(record, [str(value).strip() for value in values], is_text)
@@ -346,10 +361,10 @@ class LabelColumn:
 
     def _note_separator(self, file: str) -> list[str]:
         sign, count = max(self._others.items(), key=itemgetter(1))
-        if self._divided or count < max(_LEAST, self._texts / 2):
+        if count < max(_LEAST, self._texts / 2) or self._divided > _FEW * count:
             return []
         return [
-            f"no cell of {self._name} in {file} has the separator {self._separator!r}, and {count:,} of "
-            f"{self._texts:,} have {sign!r}; if {_OTHERS[sign]} separate the labels, append ?separator={sign} to the "
-            "place"
+            f"the separator {self._separator!r} is in {self._divided:,} of {self._texts:,} cells of {self._name} in "
+            f"{file}, and {sign!r} in {count:,} of the others; if {_OTHERS[sign]} separate the labels, append "
+            f"?separator={spell(sign)} to the place"
         ]

@@ -20,6 +20,7 @@ from xmcbench.data.sources.records import (
     columns_of,
     note_division,
     read_records,
+    spell,
 )
 from xmcbench.data.sources.source import clean_details, instance_rows, label_rows
 from xmcbench.data.sources.splits import LABELS, TEST, TRAIN, choose_split, find_splits, list_tables, note_validation
@@ -226,7 +227,7 @@ class _Tables:
         for files in self._parts.values():
             columns = self._columns(files)
             is_divided = columns.labels and suffix_of(files[0]) in _TEXT
-            said = f"{columns}, separator={columns.separator}" if is_divided else str(columns)
+            said = f"{columns}, separator={spell(columns.separator)}" if is_divided else str(columns)
             found.setdefault(said, []).append(files[0].name)
         notes = [f"columns of {' and '.join(names)}: {said}" for said, names in found.items()]
         if self._labels and (text := self._label_columns.title or self._label_columns.text) != "title":
