@@ -161,6 +161,17 @@ def test_a_dataset_with_a_slug_of_its_own_and_parts_of_datasets_are_cited(inside
     assert ended.stderr == "xmcbench: note: no reference is known for knn, own-limit5\n"
 
 
+@pytest.mark.parametrize("name", ["what?me", "what?me+limit5", "a?text=b", "?"])
+def test_a_name_with_a_question_mark_is_no_place(inside, record, tmp_path, name):
+    """As of the file ``what?me.csv``: its result kept all others from being cited."""
+    store = Store(tmp_path / "runs")
+    for dataset in (name, "LF-Debian-2K"):
+        made = record("bm25")
+        cell = msgspec.structs.replace(made.cell, dataset=dataset)
+        store.write(msgspec.structs.replace(made, cell=cell, key=cell.key))
+    assert "lf-debian-20k" in keys(inside("cite"))
+
+
 def test_references_beside_a_plugin_count(inside, plugin, tmp_path):
     plugin(OWN)
     (tmp_path / "references.bib").write_text(

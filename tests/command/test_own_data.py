@@ -120,6 +120,10 @@ def test_datasets_are_a_list_of_places(tmp_path):
     assert datasets(f"{place}?text=x", "text=x") == (f"{place}?text=x",)
     assert datasets("one, two,one") == ("one", "two")
     assert datasets("one?text=x,two") == ("one?text=x", "two")
+    for options in ("separator=,", "text=x&separator=,", "separator=,&text=x"):  # as the note says
+        assert datasets(f"one?{options}") == (f"one?{options}",)
+        assert datasets(f"{place}?{options}") == (f"{place}?{options}",)
+        assert datasets(f"one?{options},two") == (f"one?{options}", "two")
     assert datasets(None) == ("lf-debian-2k",)
     assert request.only_dataset(argparse.Namespace(dataset="one", columns=None, dev=None, limit=None)) == "one"
     with pytest.raises(UsageError, match="names several datasets"):

@@ -96,8 +96,13 @@ def list_used(records: Iterable[Record], registry: Registry) -> list[str]:
             methods.update(entry.name for entry in registry.resolve(cell.method, cell.parameters).entries)
         except XmcbenchError:  # a method that is not here, or that has other parameters by now, names no parts
             methods.add(cell.method)
-    slugs = {slug_of(normalize_name(str(reference_to_whole(reference_of(name))))) for name in datasets}
-    return [*sorted(methods), *sorted(slugs)]
+    return [*sorted(methods), *sorted({*map(_slug, datasets)})]
+
+
+def _slug(name: str) -> str:
+    """The slug of the whole dataset for the name of it, or of a part of it, in records."""
+    # The file a?b.csv has a name with a question mark, which would be the options of a place.
+    return slug_of(name if "?" in name else normalize_name(str(reference_to_whole(reference_of(name)))))
 
 
 def check_names(names: Iterable[str], registry: Registry) -> list[str]:

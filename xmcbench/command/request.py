@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from xmcbench.records.staleness import Staleness
     from xmcbench.runner.target import Limits, Target
     from xmcbench.setting import Setting
+
+#: Between datasets. A comma behind an equals sign is the value of an option, such as ?separator=, of a table.
+_DIVIDER = re.compile("(?<!=),")
 
 
 def registry(plugins: Iterable[Path] = (), time_limit_s: float | None = None) -> Registry:
@@ -109,7 +113,7 @@ def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
     from xmcbench.data.catalog import default_dataset
 
     text = default_dataset() if arguments.dataset is None else arguments.dataset
-    names = [text] if _is_one_place(text) else [name.strip() for name in text.split(",") if name.strip()]
+    names = [text] if _is_one_place(text) else [name.strip() for name in _DIVIDER.split(text) if name.strip()]
     if not names:
         raise UsageError("the name of the dataset is empty", "--dataset lf-debian-2k,lf-debian-20k")
     found = _with_columns([*dict.fromkeys(names)], arguments.columns)
@@ -117,9 +121,9 @@ def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _is_one_place(text: str) -> bool:
-    """Return whether a text is the path of something that exists, with options that have no comma."""
+    """Return whether a text is the path of something that exists, with options that name no other."""
     path, question, options = text.rpartition("?")
-    places = [text, *([path] if question and "," not in options else [])]
+    places = [text, *([path] if question and not _DIVIDER.search(options) else [])]
     return any(os.path.exists(os.path.expanduser(place)) for place in places)
 
 

@@ -50,6 +50,30 @@ def test_documents_without_a_column_of_subjects_are_told(made, name, content):
     assert dataset.found == (f"no pairs: no row of {name} has {key}",)
 
 
+@pytest.mark.parametrize("name", ["train.jsonl", "train/a.json"])
+def test_a_document_without_a_text_is_refused(made, name):
+    text = '{"title": "red tea", "abstract": "A red tea.", "metadata": {"year": "1"}, "subjects": [{"uri": "http://a/tea"}]}'
+    folder = made({"test.tsv": SHORT["test.tsv"], "vocabulary.tsv": VOCABULARY, name: text})
+    said = rf"{name}, line 1: there is no key 'text' \(there are: title, abstract, metadata, subjects\)"
+    with pytest.raises(DataError, match=said):
+        load_dataset(folder)
+
+
+@pytest.mark.parametrize(
+    ("document", "read"),
+    [
+        ('{"title": "red tea", "text": "A red tea."}', "red tea\tA red tea."),  # as in CSV
+        ('{"title": "a", "text": "A red tea.", "metadata": {"title": "red tea"}}', "red tea\tA red tea."),
+        ('{"metadata": {"title": "red tea"}}', "red tea"),
+        ('{"metadata": {"title": 3}, "title": "", "text": "red tea"}', "red tea"),
+        ('{"text": ""}', ""),
+    ],
+)
+def test_a_title_is_in_the_metadata_or_beside_the_text(made, document, read):
+    folder = made({"test.tsv": SHORT["test.tsv"], "vocabulary.tsv": VOCABULARY, "train.jsonl": document})
+    assert [*load_dataset(folder).train] == [read]
+
+
 @pytest.mark.parametrize("suffix", [".ttl", ".rdf", ".nt", ".ttl.gz", ".rdf.gz", ".nt.gz"])
 def test_a_thesaurus_is_the_same_in_every_syntax(made, suffix):
     pytest.importorskip("rdflib")
@@ -70,6 +94,42 @@ def test_a_thesaurus_is_the_same_in_every_syntax(made, suffix):
     )
     french = load_dataset(f"{folder}?language=FR").labels
     assert [*french.titles] == ["tasse", "broc", "pot", "thé"]
+
+
+#: A concept with labels of two regions and of no region of a language, and with other names of each.
+REGIONS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+<http://a/color> a skos:Concept ; skos:prefLabel "colour"@en-GB, "color"@en-us, "Farbe"@de ;
+    skos:altLabel "hue"@en, "tint"@en-GB, "kleur"@nl, "shade" .
+<http://a/tea> a skos:Concept ; skos:prefLabel "tea"@en, "cuppa"@en-GB, "Ente"@ent .
+<http://a/pot> a skos:Concept ; skos:prefLabel "pot"@en, "Topf"@de .
+"""
+
+
+@pytest.mark.parametrize(
+    ("language", "labels", "names"),
+    [
+        ("", ["colour", "pot", "tea"], ["hue", "shade", "tint"]),  # en-GB is English
+        ("?language=en-gb", ["colour", "pot", "cuppa"], ["hue", "shade", "tint"]),  # else en
+        ("?language=en-US", ["color", "pot", "tea"], ["hue", "shade"]),
+        ("?language=en-GB-oxendict", ["colour", "pot", "cuppa"], ["hue", "shade", "tint"]),
+    ],
+)
+def test_a_language_has_its_regions(made, language, labels, names):
+    pytest.importorskip("rdflib")
+    dataset = load_dataset(f"{made({**SHORT, 'vocabulary.ttl': REGIONS})}{language}")
+    assert [*dataset.labels] == labels
+    assert sorted(dataset.labels.alternatives[0]) == names
+    assert not [note for note in dataset.notes if "language" in note]
+
+
+def test_a_language_is_not_one_whose_name_begins_like_it(made):
+    pytest.importorskip("rdflib")
+    folder = made({**SHORT, "vocabulary.ttl": REGIONS})
+    with pytest.raises(DataError, match="has no preferred label in the language 'e'"):
+        load_dataset(f"{folder}?language=e")
+    found = load_dataset(f"{folder}?language=ent").found
+    assert [*load_dataset(f"{folder}?language=ent").labels][-1] == "Ente"
+    assert found[0].startswith("2 labels of vocabulary.ttl in another language than 'ent'")
 
 
 def test_the_order_of_triples_changes_no_label(made):

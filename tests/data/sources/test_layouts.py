@@ -11,6 +11,7 @@ from xmcbench.data import load_dataset
 from xmcbench.data.sources.finding import place_of, reference_to, source_at
 from xmcbench.data.sources.tables import Tables
 from xmcbench.errors import DataError, UsageError
+from xmcbench.output.escaping import visible
 
 TRAIN, TEST = ["red tea\tA red tea.", "a pot"], ["green tea"]
 LABELS = ["tea", "a cup"]
@@ -410,34 +411,51 @@ def test_parts_with_different_columns_are_noted_each(made):
     assert load_dataset(listed).notes[0] == "columns of train.jsonl: text=text, labels=labels"
 
 
-@pytest.mark.parametrize(("sign", "name"), [(",", "commas"), ("|", "vertical bars")])
+@pytest.mark.parametrize(
+    ("sign", "option", "name"),
+    [
+        (",", ",", "commas"),
+        ("|", "|", "vertical bars"),
+        ("\n", "%0A", "line breaks"),
+        (" / ", "%20/%20", "slashes"),
+        ("\uff0c", "\uff0c", "full-width commas"),
+        ("\u3001", "\u3001", "ideographic commas"),
+        ("\uff1b", "\uff1b", "full-width semicolons"),
+    ],
+)
 @pytest.mark.parametrize(
     ("cells", "noted"),
     [
-        (["a, b"] * 10 + ["c"] * 10 + [""] * 5, "10 of 20"),
+        (["a, b"] * 10 + ["c"] * 10 + [""] * 5, "0 of 20 cells of labels in train.jsonl, and {} in 10 of the others"),
         (["a, b"] * 10 + ["c"] * 11, None),  # less than half of those with text
         (["a, b"] * 9, None),
-        (["a, b"] * 20 + ["a; b"], None),
+        (["a, b"] * 20 + ["a; b, c"], "1 of 21 cells of labels in train.jsonl, and {} in 20 of the others"),
+        (["a, b"] * 20 + ["a; b"] * 3, None),  # more than a tenth
         (['["a", "b"]'] * 20 + ["a"], None),
     ],
 )
-def test_another_sign_where_the_separator_is_expected_is_noted(made, cells, noted, sign, name):
+def test_another_sign_where_the_separator_is_expected_is_noted(made, cells, noted, sign, option, name):
     texts = [cell if cell.startswith("[") else cell.replace(",", sign) for cell in cells]
     rows = [json.dumps({"text": f"text {row}", "labels": cell}) for row, cell in enumerate(texts)]
     folder = made({"train.jsonl": rows, "test.csv": "text,labels\none,a\n"})
     notes = [note for note in load_dataset(folder).notes if "separator" in note and "columns of" not in note]
-    assert notes == (
-        [
-            f"no cell of labels in train.jsonl has the separator ';', and {noted} have {sign!r}; if {name} separate "
-            f"the labels, append ?separator={sign} to the place"
-        ]
-        if noted
-        else []
-    )
-    divided = load_dataset(f"{folder}?separator={sign}")
-    assert not [note for note in divided.notes if note.startswith("no cell")]
-    if noted:
+    advice = f"; if {name} separate the labels, append ?separator={option} to the place"
+    said = f"the separator ';' is in {noted.format(visible(repr(sign)))}{advice}" if noted else ""
+    assert notes == ([said] if noted else [])
+    divided = load_dataset(f"{folder}?separator={option}")
+    assert not [note for note in divided.notes if "the separator" in note]
+    if noted and "a; b, c" not in cells:
         assert [*divided.labels] == ["a", "b", "c"]
+
+
+def test_line_breaks_in_quoted_cells_of_csv_separate_labels(made):
+    rows = [f'{row},"a, b{end}c"' for row, end in enumerate(["\n", "\r\n"] * 6)]
+    path = made({"papers.csv": ["text,labels", *rows]}) / "papers.csv"
+    notes = load_dataset(path).notes
+    assert any("if line breaks separate the labels, append ?separator=%0A" in note for note in notes)
+    divided = load_dataset(f"{path}?separator=%0A")
+    assert [*divided.labels] == ["a, b", "c"]
+    assert divided.notes[0].endswith("labels=labels, separator=%0A")
 
 
 def test_a_table_of_labels_needs_a_title(made):
@@ -946,6 +964,50 @@ def test_a_column_named_as_the_labels_is_not_the_text_too(made):
     other = made({"train.csv": "text,id\na,1\n", "test.csv": "text,id\na,1\n"}, "other")
     with pytest.raises(UsageError, match="has no text column"):
         load_dataset(f"{other}?labels=text")
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("head", "lacks"),
+    [
+        ("text,tags", "labels"),
+        ("a pot of tea,pot;tea", "text"),  # as `split -l` divides a file
+        ("labels,text,more", None),
+    ],
+)
+def test_a_shard_without_a_column_that_others_have_is_refused(made, ending, head, lacks):
+    from pyarrow import csv, parquet
+
+    folder = made({"train-0.csv": "text,labels\none,a\n", "test.csv": "text,labels\nt,b\n"})
+    made({"train-1.csv": f"{head}\n{','.join('cell' for _ in head.split(','))}\n", "train-2.csv": f"{head}\n"})
+    if ending == "parquet":
+        for shard in folder.glob("train-*.csv"):
+            parquet.write_table(csv.read_csv(shard), shard.with_suffix(".parquet"))
+            shard.unlink()
+    if lacks is None:
+        assert [*load_dataset(folder).train] == ["one", "cell"]
+    else:
+        has = head.replace(",", ", ")
+        said = rf"train-1\.{ending} has no column '{lacks}', which other shards have \(.*; it has: {has}\)"
+        with pytest.raises(DataError, match=said):
+            load_dataset(folder)
+
+
+def test_a_shard_of_labels_without_their_other_names_is_refused(made):
+    shards = {"labels-0.csv": "uid,title,alternatives\n1,tea,chai\n", "labels-1.csv": "uid,title\n2,pot\n"}
+    folder = made({"train.csv": "text,labels\none,1\n", "test.csv": "text,labels\ntwo,2\n", **shards})
+    with pytest.raises(DataError, match=r"labels-1\.csv has no column 'alternatives', which other shards have"):
+        load_dataset(folder)
+
+
+def test_rows_of_json_without_a_key_are_counted(made):
+    rows = ['{"text": "one", "labels": ["a"]}', '{"text": "two", "label": ["b"]}', '{"text": "2", "labels": null}']
+    folder = made({"train.jsonl": [*rows, '{"text": "four"}'], "test.json": ['{"text": "t", "labels": []}']})
+    said = "no key 'labels' in 2 of 4 rows, the first in train.jsonl, line 2: read as empty"
+    assert load_dataset(folder).notes[-1] == said
+    made({"new.jsonl": ['{"text": "one"}', '{"txt": "two"}']}, "new")
+    documents = load_dataset(f"{folder}?documents={folder.parent / 'new' / 'new.jsonl'}")
+    assert documents.notes[-1] == "no key 'text' in 1 of 2 rows, the first in new.jsonl, line 2: read as empty"
 
 
 def test_shards_with_the_digests_of_older_versions_are_read(made):

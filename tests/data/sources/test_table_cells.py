@@ -115,6 +115,35 @@ def test_codes_of_zeros_and_ones_with_a_table_of_labels_are_read(made):
     assert [*load_dataset(folder).labels] == ["tea", "a cup"]
 
 
+@pytest.mark.parametrize("cells", [["7.0", "8.0"], ["7", "", "8.0"], ["7.0;8.0", "nan"], ["-1.0", "7"]])
+def test_integers_written_as_floats_are_refused_as_in_parquet(made, cells):
+    """As pandas writes a column of which a value is missing: no label of this file was one of a file without gaps."""
+    rows = ["text,labels", *(f"{row},{cell}" for row, cell in enumerate(cells))]
+    folder = made({"train.csv": rows, "test.csv": ["text,labels", "one,7"]})
+    first = next(cell for cell in cells if ".0" in cell).partition(";")[0]
+    hint = r"in pandas, frame\['labels'\]\.astype\('Int64'\) writes -?\d;"
+    with pytest.raises(DataError, match=rf"train\.csv, line \d: labels has '{first}', which is not a label .*{hint}"):
+        load_dataset(folder)
+
+
+@pytest.mark.parametrize("cells", [["7.0", "8.0", "beta"], ["1.5", "2.0"], ['"[""7.0""]"', '"[""8.0""]"']])
+def test_versions_and_other_numbers_are_labels(made, cells):
+    rows = ["text,labels", *(f"{row},{cell}" for row, cell in enumerate(cells))]
+    assert len(load_dataset(made({"train.csv": rows, "test.csv": ["text,labels", "one,7"]})).labels) == len(cells) + 1
+
+
+def test_missing_values_as_pandas_prints_them_are_noted(made):
+    rows = ["text,labels", "one,a", "two,nan", "three,NaN", "four,None;a", "five,nanometer"]
+    folder = made({"train.csv": rows, "test.csv": ["text,labels", "six,a"]})
+    dataset = load_dataset(folder)
+    assert [*dataset.labels] == ["a", "nan", "NaN", "None", "nanometer"]
+    said = "3 rows of train.csv have the label 'nan', 'NaN' or 'None': if that means no label, leave the cell empty"
+    assert dataset.notes[-1] == said
+    table = {"labels.csv": ["uid,title", "a,tea", "none,nothing"]}
+    listed = made({"train.csv": "text,labels\none,none\n", "test.csv": "text,labels\ntwo,a\n", **table}, "listed")
+    assert not [note for note in load_dataset(listed).notes if "leave the cell" in note]
+
+
 @pytest.mark.parametrize(
     "cell",
     [

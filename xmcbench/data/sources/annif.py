@@ -26,8 +26,8 @@ class Annif(Source):
     Short texts: TSV (``text<TAB><uri> <uri>``), CSV (``text``, ``subject_uris``, ``document_id``), or JSON Lines
     (``text``, ``subjects``, ``document_id``, ``metadata``). Full texts: ``.txt`` files, each with its subjects in a
     ``.tsv`` or ``.key`` (a URI, a label, or both on a line), and ``.json`` files, each an object as in JSON Lines. A
-    title in the metadata is the title, and the text is the content. As in Annif, subjects that are not in the
-    vocabulary are left out, those in it without a label, and lines of TSV without a tab.
+    title in the metadata, or beside the text, is the title, and the text is the content. As in Annif, subjects that are
+    not in the vocabulary are left out, those in it without a label, and lines of TSV without a tab.
     """
 
     name = "annif"
@@ -211,6 +211,9 @@ def _short_texts(path: Path, subjects: _Subjects, notes: list[str]) -> Iterator[
 def _of_object(record: Record, uid: str, subjects: _Subjects) -> Row:
     text, metadata = record.text("text"), record.cells.get("metadata")
     title = metadata.get("title") if isinstance(metadata, dict) else None
+    if not isinstance(title, str) and "text" not in record.cells:
+        raise record.error("there is no key 'text'", f"there are: {', '.join(record.cells)}")
+    title = title if isinstance(title, str) else record.text("title") or None
     named = record.cells.get("subjects", [])
     if not isinstance(named, list) or not all(isinstance(subject, dict) for subject in named):
         raise record.error("subjects is not a list of objects", 'expected [{"uri": "..."}]')
@@ -219,7 +222,7 @@ def _of_object(record: Record, uid: str, subjects: _Subjects) -> Row:
         key = "uri" if "uri" in subject else "label"
         ids += subjects.rows([record._replace(cells=subject).text(key, required=True)], are_uris=key == "uri")
     uid = uid if record.cells.get("document_id") is None else record.text("document_id")
-    return Row(record.path, record.line, uid, *((title, text) if isinstance(title, str) else (text, "")), ids)
+    return Row(record.path, record.line, uid, *((text, "") if title is None else (title, text)), ids)
 
 
 def _full_text_files(folder: Path) -> list[Path]:

@@ -12,11 +12,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xmcbench.data.sources import Content, Holding, Part, Place, Row, Source, records
-from xmcbench.data.sources.records import ENDINGS, LabelColumn, Record, columns_of, note_division, read_records
+from xmcbench.data.sources.records import (
+    ENDINGS,
+    LabelColumn,
+    Record,
+    columns_in,
+    columns_of,
+    note_division,
+    read_records,
+    spell,
+)
 from xmcbench.data.sources.source import clean_details, instance_rows, label_rows
 from xmcbench.data.sources.splits import LABELS, TEST, TRAIN, choose_split, find_splits, list_tables, note_validation
 from xmcbench.data.text_files import suffix_of
 from xmcbench.errors import DataError, UsageError
+from xmcbench.output.quantities import format_count
 from xmcbench.storage.atomic import atomic_file, write_text
 from xmcbench.storage.fingerprint import fingerprint
 from xmcbench.storage.reading import read_text
@@ -33,6 +43,7 @@ DEFAULTS = {
 _LABEL_TITLES = ("title", "label", "name")
 #: Columns of a table of labels: lists, and a content.
 _LISTS, _CONTENT = ("alternatives", "parents"), "content"
+_OF_LABELS = (*_LISTS, _CONTENT)
 #: Between labels in one cell, where they are not a list.
 _SEPARATOR = ";"
 #: The tables whose cells are all text, so that labels are divided by the separator.
@@ -67,7 +78,8 @@ class Columns:
     def of(cls, files: Sequence[Path], options: Mapping[str, str], labels: bool = False) -> Columns:
         """The columns that are named, or the first of the usual ones. labels: of a table of labels.
 
-        A column that is named as title, text or labels is not taken for another of these. Raises UsageError.
+        A column that is named as title, text or labels is not taken for another of these. Raises UsageError, and
+        DataError for a shard without a column that is read.
         """
         found: dict[str, str | None] = {}
         present, where = _columns_of(files), files[0]
@@ -83,7 +95,22 @@ class Columns:
         if found["text"] is None and found["title"] is None:
             hint = "call them uid and title" if labels else 'name it: "PLACE?text=COLUMN&labels=COLUMN"'
             raise UsageError(f"{where} has no text column with a known name", f"{hint}; {has}")
-        return cls(**found, separator=options.get("separator") or _SEPARATOR)
+        columns = cls(**found, separator=options.get("separator") or _SEPARATOR)
+        used = (columns.uid, columns.title or columns.text, *_OF_LABELS) if labels else columns.names()
+        _check_shards(files, [name for name in used if name and name in present])
+        return columns
+
+
+def _check_shards(files: Sequence[Path], used: Sequence[str]) -> None:
+    """Raise DataError for a shard without a column that is read, of which its rows would be empty.
+
+    In JSON, a row need not have every key.
+    """
+    for path in files if len(files) > 1 and suffix_of(files[0]) not in _JSON else ():
+        present = columns_in(path)
+        if present and (lacking := next((name for name in used if name not in present), None)):
+            hint = f"every shard needs the columns of the others, in CSV a header; it has: {', '.join(present)}"
+            raise DataError(f"{path} has no column {lacking!r}, which other shards have", hint)
 
 
 def _columns_of(files: Sequence[Path]) -> list[str]:
@@ -200,7 +227,7 @@ class _Tables:
         for files in self._parts.values():
             columns = self._columns(files)
             is_divided = columns.labels and suffix_of(files[0]) in _TEXT
-            said = f"{columns}, separator={columns.separator}" if is_divided else str(columns)
+            said = f"{columns}, separator={spell(columns.separator)}" if is_divided else str(columns)
             found.setdefault(said, []).append(files[0].name)
         notes = [f"columns of {' and '.join(names)}: {said}" for said, names in found.items()]
         if self._labels and (text := self._label_columns.title or self._label_columns.text) != "title":
@@ -231,7 +258,8 @@ class _Tables:
         """The texts of these files. notes: gets one on their columns."""
         columns = self._columns(files)
         notes.append(f"columns of {files[0].name}: {columns.of_texts}")
-        for row, record in enumerate(read_records(files, columns.names())):
+        found = _note_gaps(read_records(files, columns.names()), (columns.title, columns.text), notes)
+        for row, record in enumerate(found):
             yield Row(record.path, record.line, *_texts(columns, row, record))
 
     def _all(self) -> tuple[Path, ...]:
@@ -244,7 +272,7 @@ class _Tables:
         columns = self._label_columns
         # The content is the title where there is no other.
         content = _CONTENT if columns.title else None
-        for row, record in enumerate(read_records(self._labels, (*columns.names(), *_LISTS, _CONTENT))):
+        for row, record in enumerate(read_records(self._labels, (*columns.names(), *_OF_LABELS))):
             title = record.text(columns.title or columns.text)
             if not title.strip():
                 raise record.error("the label has no text", "every label needs one")
@@ -279,7 +307,8 @@ class _Tables:
     def _instances(self, files: tuple[Path, ...], notes: list[str]) -> Iterator[Row]:
         columns = self._columns(files)
         column = LabelColumn(columns.labels or "", columns.separator, bool(self._labels))
-        for row, record in enumerate(read_records(files, columns.names())):
+        read = (columns.title, columns.text, columns.labels)
+        for row, record in enumerate(_note_gaps(read_records(files, columns.names()), read, notes)):
             labels = []
             if columns.labels:
                 column.add(record)
@@ -292,7 +321,7 @@ class _Tables:
                 raise record.error(f"there is no label {unknown[0][:60]!r}", hint)
             yield Row(record.path, record.line, *_texts(columns, row, record), [self._ids[label] for label in labels])
         column.check()
-        notes += column.note(files[0].name)
+        notes += column.notes(files[0].name)
 
     def _describe_labels(self, unknown: str) -> str:
         """Say what the labels of instances are, to somebody who gave one that is not there: maybe its title."""
@@ -300,6 +329,22 @@ class _Tables:
         titled = next((label.uid for label in self._label_rows() if label.title == unknown), None)
         where = f", where this is the title of {titled[:60]!r}" if titled is not None else ""
         return f"labels are uids of {name}{where}; if they are texts, move it to another folder"
+
+
+def _note_gaps(rows: Iterable[Record], columns: Iterable[str | None], notes: list[str]) -> Iterator[Record]:
+    """Yield rows. notes: gets one on each column that some of them do not have: in JSON a key may be misspelled."""
+    names = [*filter(None, columns)]
+    total, gaps = 0, dict[str, tuple[int, Record]]()
+    for record in rows:
+        total += 1
+        for name in names:
+            if name not in record.cells:
+                count, first = gaps.get(name, (0, record))
+                gaps[name] = (count + 1, first)
+        yield record
+    for name, (count, first) in gaps.items():
+        where = f"{count:,} of {format_count(total, 'row')}, the first in {first.path.name}, line {first.line}"
+        notes.append(f"no key {name!r} in {where}: read as empty")
 
 
 def _texts(columns: Columns, row: int, record: Record) -> tuple[str, str, str]:

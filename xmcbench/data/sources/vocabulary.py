@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
@@ -24,6 +25,8 @@ NAMES = ("vocabulary", "vocab", "subjects")
 SUFFIXES = (".tsv", ".csv", *SKOS)
 #: The language of labels where none is asked for.
 LANGUAGE = "en"
+#: The place of a tag of another language, behind any of the one that is wanted.
+_OTHER = 1 << 20
 #: Bytes of a literal in RDF/XML and Turtle, and of a line of N-Triples: rdflib takes time by the square of its length.
 #: Labels take hundreds, notes thousands.
 _LONGEST = 64 << 10
@@ -103,9 +106,11 @@ def _csv(path: Path, language: str) -> Iterator[Subject]:
 def _skos(path: Path, language: str | None, syntax: str) -> list[Subject]:
     """The concepts of a thesaurus, whatever the order of the file.
 
-    Of several preferred labels, the first in the language is taken, then without a language, then of all. Alternatives
-    are the alternative and hidden labels, the content the definitions and scope notes, in the language, in that of the
-    label, or without one. Parents are the URIs of the broader concepts; readers pass over those that are no labels.
+    Of several preferred labels, the first in the language is taken, then without a language, then of all. Those of a
+    region are in the language (en-GB in en), and where a region is asked for, others are those of its language (en).
+    Alternatives are the alternative and hidden labels, the content the definitions and scope notes, in the language, in
+    that of the label, or without one. Parents are the URIs of the broader concepts; readers pass over those that are no
+    labels.
     """
     try:
         from rdflib import Graph, Literal, URIRef
@@ -125,7 +130,7 @@ def _skos(path: Path, language: str | None, syntax: str) -> list[Subject]:
         raise
     except Exception as error:  # the parsers raise exceptions of their own, each of several kinds
         raise _not_skos(path, error) from None
-    wanted = (language or LANGUAGE).lower()
+    place = partial(_place, (language or LANGUAGE).lower())
     subjects = []
     for concept in sorted({node for node in graph.subjects(RDF.type, TERMS.Concept) if isinstance(node, URIRef)}):
         is_deprecated = any(str(value).lower() in ("true", "1") for value in graph.objects(concept, OWL.deprecated))
@@ -134,26 +139,34 @@ def _skos(path: Path, language: str | None, syntax: str) -> list[Subject]:
             for label in (() if is_deprecated else graph.objects(concept, TERMS.prefLabel))
             if isinstance(label, Literal) and _label(label)
         ]
-        tag, label = min(labels, key=lambda pair: (pair[0] != wanted, pair), default=("", ""))
+        tag, label = min(labels, key=lambda pair: (place(pair[0]), pair), default=("", ""))
         names, contents = (
             sorted(
                 str(literal)
                 for kind in kinds
                 for literal in graph.objects(concept, kind)
-                if isinstance(literal, Literal) and (literal.language or "").lower() in (wanted, tag, "")
+                if isinstance(literal, Literal)
+                and ((spoken := (literal.language or "").lower()) in (tag, "") or place(spoken) < _OTHER)
             )
             for kinds in ((TERMS.altLabel, TERMS.hiddenLabel), (TERMS.definition, TERMS.scopeNote))
         )
         broader = graph.objects(concept, TERMS.broader)
         parents = sorted(str(parent) for parent in broader if isinstance(parent, URIRef))
         details = clean_details(label, names, " ".join(contents), parents)
-        subjects.append(Subject(0, str(concept), label, tag if tag != wanted else "", details))
+        subjects.append(Subject(0, str(concept), label, tag if place(tag) == _OTHER else "", details))
     if not any(subject.label for subject in subjects):
         raise DataError(f"{path} has no skos:Concept with a skos:prefLabel", "both are needed for a subject")
     if language and all(subject.language for subject in subjects if subject.label):
         hint = "choose another with ?language=LANGUAGE"
         raise DataError(f"{path} has no preferred label in the language {language!r}", hint)
     return subjects
+
+
+def _place(wanted: str, tag: str) -> int:
+    """Return the place of a tag among those of a language: itself, its regions (RFC 4647), what it extends."""
+    if tag == wanted or tag.startswith(f"{wanted}-"):
+        return int(tag != wanted)
+    return 2 + len(wanted) - len(tag) if tag and wanted.startswith(f"{tag}-") else _OTHER
 
 
 def check_literals(path: Path, content: bytes, syntax: str) -> None:
