@@ -204,6 +204,13 @@ def test_check_wants_int32_and_float32():
         TopK(np.array(GOOD[0]), np.array(GOOD[1])).check(1, 3, 4)
 
 
+def test_check_wants_arrays_without_a_mask():
+    """The rules would hold for what is not masked, and all of it is saved."""
+    indices = np.ma.masked_array(np.array([[1, 0, 99]], np.int32), [[0, 0, 1]])
+    with pytest.raises(MethodError, match="some of the indices are masked"):
+        TopK(indices, np.array([[3.0, 2.0, 1.0]], np.float32)).check(1, 3, 4)
+
+
 def test_saves_equal_bytes_and_loads_them(tmp_path):
     best = TopK.from_scores(np.random.RandomState(0).rand(5, 20), 7)
     best.save(tmp_path / "a.npz")

@@ -177,6 +177,7 @@ class TopK:
 
         first: number of the first row, where these are a part of the predictions; for the message.
         """
+        self._check_arrays()
         indices, scores = self.indices, self.scores
         if indices.shape != (instances, k) or scores.shape != (instances, k):
             raise MethodError(
@@ -189,6 +190,16 @@ class TopK:
             )
         for start in range(0, instances, _ROWS):
             _check_rows(indices[start : start + _ROWS], scores[start : start + _ROWS], labels, first + start)
+
+    def _check_arrays(self) -> None:
+        """Raise MethodError unless indices and scores are arrays with rows, none of them masked."""
+        for name, values in (("indices", self.indices), ("scores", self.scores)):
+            if not isinstance(values, np.ndarray) or not values.ndim:
+                raise MethodError(
+                    f"the {name} are of type {type(values).__name__}, not an array of rows",
+                    "TopK(np.array(indices, np.int32), np.array(scores, np.float32)), both [N, k]",
+                )
+            _unmasked(name, values)
 
     def save(self, path: str | Path) -> None:
         """Write an .npz with the arrays ``indices`` and ``scores``; equal predictions give equal bytes."""
@@ -262,6 +273,7 @@ class TopK:
                 raise MethodError(
                     f"predict returned an object of type {type(part).__name__}", "it must return an xmcbench.TopK"
                 )
+            part._check_arrays()
             rows += len(part)
             if rows > instances:
                 break
