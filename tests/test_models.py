@@ -120,6 +120,13 @@ def test_labels_are_suggested_by_a_model(tiny, tmp_path, options):
     frame = Model.load(tmp_path / "model").suggest(tmp_path / "new.csv", k=1).frame()
     assert frame["uid"].tolist() == ["a", "b"]
     assert frame["label"].tolist()[0] == "the engine"
+    (tmp_path / "guessed.csv").write_text("uid,abstract\na,the engine\n")
+    for found in (
+        model.suggest(tmp_path / "guessed.csv"),
+        library.suggest(tiny, "tfidf", tmp_path / "guessed.csv", options=options),
+    ):
+        assert found.problems == ("columns of guessed.csv: uid=uid, text=abstract",)
+        assert str(found).endswith("text=abstract")
     with pytest.raises(UsageError, match="k 0 must be in"):
         model.suggest(["a"], k=0)
 

@@ -155,10 +155,9 @@ class Model:
         """
         check_k(k)
         is_place = isinstance(documents, str | Path)
-        texts = load_documents(documents)[0] if is_place else Texts.of(documents)  # type: ignore[arg-type]
-        source_name = str(documents) if is_place else "a list"
-        facts = self.facts
-        return Suggestions(facts.name, facts.setting, source_name, texts, self.labels, self.predict(texts, k), k)
+        texts, notes = load_documents(documents) if is_place else (Texts.of(documents), ())  # type: ignore[arg-type]
+        named = self.facts.name, self.facts.setting, str(documents) if is_place else "a list"
+        return Suggestions(*named, texts, self.labels, self.predict(texts, k), k, problems=notes)
 
 
 def fit(
