@@ -54,6 +54,15 @@ def test_batches_of_other_rows_are_refused(part, said):
         Wrong().predict(TEXTS, 2)
 
 
+def test_batches_of_lists_are_refused():
+    class Wrong(Method):
+        def predict_batches(self, raw_X, k=100):
+            yield TopK([[0] * k] * len(raw_X), [[1.0] * k] * len(raw_X))
+
+    with pytest.raises(MethodError, match="the indices are of type list, not an array of rows"):
+        Wrong().predict(TEXTS, 2)
+
+
 def test_predict_follows_from_batches():
     assert rows(Batches) == ([2, 2, 2], [1, 1, 1])
 

@@ -120,6 +120,13 @@ def test_labels_are_suggested_by_a_model(tiny, tmp_path, options):
     frame = Model.load(tmp_path / "model").suggest(tmp_path / "new.csv", k=1).frame()
     assert frame["uid"].tolist() == ["a", "b"]
     assert frame["label"].tolist()[0] == "the engine"
+    (tmp_path / "guessed.csv").write_text("uid,abstract\na,the engine\n")
+    for found in (
+        model.suggest(tmp_path / "guessed.csv"),
+        library.suggest(tiny, "tfidf", tmp_path / "guessed.csv", options=options),
+    ):
+        assert found.problems == ("columns of guessed.csv: uid=uid, text=abstract",)
+        assert str(found).endswith("text=abstract")
     with pytest.raises(UsageError, match="k 0 must be in"):
         model.suggest(["a"], k=0)
 
@@ -195,6 +202,51 @@ def test_a_method_of_somebody_else_is_kept_without_more(tiny, tmp_path, plugin, 
         library.fit(tiny, "shuffled", tmp_path / "shuffled", set={"shuffled": {"weight": 2.0}}, options=with_file)
     assert not (tmp_path / "closed").exists()
     assert not (tmp_path / "forgetful").exists()
+
+
+SCALED = """
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Scaled(Method):
+        supervision = "unused"
+        base: float = 0.0
+        unit: float = 1.0
+        error: float = 0.0
+        forgets: bool = False
+
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.scores = self.base + self.unit * np.random.default_rng(3).random(len(raw_Y))
+
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.tile(self.scores, (len(raw_X), 1)), k)
+
+        def save(self, folder):
+            np.save(folder / "scores.npy", np.full(10, self.base + self.unit / 2) if self.forgets else self.scores)
+
+        def load(self, folder):
+            noise = np.random.default_rng(5).uniform(-1, 1, 10)
+            self.scores = np.load(folder / "scores.npy", allow_pickle=False) * (1 + self.error * noise)
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "unit"), [(0.0, 1e-6), (0.0, 1e-30), (0.0, 1.0), (1.0, 1e-3), (-9.0, 1e-3), (0.0, 1e6)]
+)
+def test_scores_of_any_size_are_kept_or_refused(base, unit, tiny, tmp_path, plugin, options):
+    with_file = Options(options.runs, (plugin(SCALED),))
+    values = {"base": base, "unit": unit}
+    with pytest.raises(MethodError, match="scaled does not keep its trained state: it predicts otherwise"):
+        library.fit(tiny, "scaled", tmp_path / "lost", set={"scaled": {**values, "forgets": True}}, options=with_file)
+    assert not (tmp_path / "lost").exists()
+    error = 3e-4 * unit / max(unit, abs(base))  # as of another number of threads
+    library.fit(tiny, "scaled", tmp_path / "kept", set={"scaled": {**values, "error": error}}, options=with_file)
+
+
+@pytest.mark.parametrize(("unit", "error"), [(1e-7, 1e-6), (0.0, 3e-4)])
+def test_ties_that_rounding_puts_in_order_are_kept(unit, error, tiny, tmp_path, plugin, options):
+    values = {"scaled": {"base": 1.0, "unit": unit, "error": error}}
+    library.fit(tiny, "scaled", tmp_path / "kept", set=values, options=Options(options.runs, (plugin(SCALED),)))
 
 
 def test_a_file_of_a_plug_in_that_is_not_beside_it_is_named(tiny, tmp_path, plugin, options):

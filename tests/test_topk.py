@@ -67,6 +67,26 @@ def test_candidates_that_cannot_be_ranked_are_refused():
     assert best.indices.tolist() == [[4, 3, -1, -1]]
 
 
+def test_masked_and_complex_scores_are_refused():
+    """As arrays of numbers, they would lose their mask and their imaginary parts."""
+    masked = np.ma.masked_array([[0.9, 0.5, 0.1]], [[1, 0, 0]])
+    said = r"some of the scores are masked, and would be ranked \(.* scores\.filled\(-np\.inf\)\)"
+    with pytest.raises(MethodError, match=said):
+        TopK.from_scores(masked, 2)
+    with pytest.raises(MethodError, match=said):
+        TopK.ranked(np.array([[0, 1, 2]]), masked)
+    with pytest.raises(MethodError, match=said):
+        TopK.from_rows(np.array([0, 3]), np.arange(3), masked[0], 3)
+    candidates = np.ma.masked_array([[0, 1, 2]], [[1, 0, 0]])
+    with pytest.raises(MethodError, match=r"some of the indices are masked, .* score -inf or index -1"):
+        TopK.ranked(candidates, masked.data)
+    assert TopK.from_scores(masked.filled(-np.inf), 2).indices.tolist() == [[1, 2]]
+    assert TopK.from_scores(np.ma.masked_array(masked.data), 2).indices.tolist() == [[0, 1]]
+    for scores in ([[3j, 1, 2j]], np.array([[3j, 1, 2j]], np.complex64), csr_matrix([[3j, 1, 2j]])):
+        with pytest.raises(MethodError, match=r"complex numbers \(rank by their real part: scores\.real"):
+            TopK.from_scores(scores, 2)
+
+
 def test_entries_of_a_sparse_matrix_that_name_a_label_twice_are_summed():
     """As scipy reads them."""
     twice = csr_matrix(([1.0, 2.0, 3.5], [0, 0, 1], [0, 3]), shape=(1, 4))
@@ -182,6 +202,13 @@ def test_check_wants_both_arrays_of_the_shape(wrong):
 def test_check_wants_int32_and_float32():
     with pytest.raises(MethodError, match="int64 and float64"):
         TopK(np.array(GOOD[0]), np.array(GOOD[1])).check(1, 3, 4)
+
+
+def test_check_wants_arrays_without_a_mask():
+    """The rules would hold for what is not masked, and all of it is saved."""
+    indices = np.ma.masked_array(np.array([[1, 0, 99]], np.int32), [[0, 0, 1]])
+    with pytest.raises(MethodError, match="some of the indices are masked"):
+        TopK(indices, np.array([[3.0, 2.0, 1.0]], np.float32)).check(1, 3, 4)
 
 
 def test_saves_equal_bytes_and_loads_them(tmp_path):

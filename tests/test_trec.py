@@ -181,7 +181,8 @@ def test_names_are_bytes(tmp_path):
     run, qrels = tmp_path / "run", tmp_path / "qrels"
     run.write_bytes(b"caf\xe9 Q0 \xe4 1 0.5 t\n")
     qrels.write_bytes(b"caf\xe9 0 \xe4 1\n")
-    names = trec.names_in(run, qrels)
+    *names, others = trec.names_in(run, qrels)
+    assert others == []
     assert trec.read_run(run, *names).indices.tolist() == [[0]]
     assert trec.read_qrels(qrels, *names).toarray().tolist() == [[1]]
 

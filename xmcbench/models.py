@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
 from msgspec import Struct
 
 from xmcbench import __version__
@@ -42,8 +41,10 @@ from xmcbench.topk import TopK
 _FACTS, _LABELS, _CARD = "model.json", "labels.jsonl", "README.md"
 #: Test instances on which a model that was just written is compared with the method that was trained.
 _SAMPLE = 50
-#: Relative and absolute difference of scores that another number of threads can make.
-_RELATIVE, _ABSOLUTE = 1e-3, 1e-5
+#: Difference that another number of threads can make: of a score, and in parts of the greatest score of its row.
+_OF_SCORE, _OF_ROW = 1e-3, 1e-5
+#: Share of the variance of the scores in rows that differences may have: an order of its own is no rounding.
+_OF_VARIANCE = 0.5
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -154,10 +155,9 @@ class Model:
         """
         check_k(k)
         is_place = isinstance(documents, str | Path)
-        texts = load_documents(documents)[0] if is_place else Texts.of(documents)  # type: ignore[arg-type]
-        source_name = str(documents) if is_place else "a list"
-        facts = self.facts
-        return Suggestions(facts.name, facts.setting, source_name, texts, self.labels, self.predict(texts, k), k)
+        texts, notes = load_documents(documents) if is_place else (Texts.of(documents), ())  # type: ignore[arg-type]
+        named = self.facts.name, self.facts.setting, str(documents) if is_place else "a list"
+        return Suggestions(*named, texts, self.labels, self.predict(texts, k), k, problems=notes)
 
 
 def fit(
@@ -219,17 +219,25 @@ def _list_files(folder: Path) -> list[str]:
 
 def _is_equal(one: TopK, other: TopK) -> bool:
     """Return whether two rankings of the same texts agree; near the same score, labels may change places."""
-    if not np.allclose(one.scores, other.scores, _RELATIVE, _ABSOLUTE):
-        return False
-    close = partial(math.isclose, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
+    changed = varied = 0.0
     for labels, scores, other_labels, other_scores in zip(
         one.indices.tolist(), one.scores.tolist(), other.indices.tolist(), other.scores.tolist(), strict=True
     ):
+        size = max((abs(score) for score in scores + other_scores if math.isfinite(score)), default=0.0)
+        least = _OF_ROW * size
+        close = partial(math.isclose, rel_tol=_OF_SCORE, abs_tol=least)
         first, second = dict(zip(labels, scores, strict=True)), dict(zip(other_labels, other_scores, strict=True))
         # A label behind the last one has its score at most.
-        if not all(close(first.get(label, scores[-1]), second.get(label, scores[-1])) for label in {*first, *second}):
+        pairs = [(first.get(label, scores[-1]), second.get(label, scores[-1])) for label in {*first, *second}]
+        if not all(map(close, scores, other_scores)) or not all(close(*pair) for pair in pairs):
             return False
-    return True
+        found = [(before, after) for before, after in pairs if math.isfinite(before)]
+        mean = math.fsum(before for before, _ in found) / max(1, len(found))
+        if any(abs(before - mean) > least for before, _ in found):  # else all are tied
+            # Not the squares of the scores, which may be too small for a float.
+            changed += math.fsum(((before - after) / least) ** 2 for before, after in found)
+            varied += math.fsum(((before - mean) / least) ** 2 for before, _ in found)
+    return changed <= _OF_VARIANCE * varied
 
 
 def _write(planned: PlannedCell, folder: Path) -> None:

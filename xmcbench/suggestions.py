@@ -44,7 +44,8 @@ class Suggestions:
     """The first k labels of each document.
 
     name, setting: of the row, as in tables. source: what the documents are called. predictions: after the filter, all
-    of them. record: of the cell; None where a kept model predicted.
+    of them. record: of the cell; None where a kept model predicted. problems: notes on how the dataset and the
+    documents were read, then what is wrong with the row.
     """
 
     name: str
@@ -148,7 +149,8 @@ def suggest(
         raise MethodError(f"{record.name}: {record.status}: {record.reason}")
     predictions = load_filtered(record, store, dataset, chosen_filter)
     named = record.name, record.cell.setting.title, dataset.name
-    problems = tuple(results.problems_of_rows())  # that documents have no labels to score with is none
+    # That documents have no labels to score with is no problem.
+    problems = (*dataset.notes, *results.problems_of_rows())
     return Suggestions(*named, dataset.test, dataset.labels, predictions, k, record, problems=problems)
 
 

@@ -58,12 +58,12 @@ class TopK:
         """Bring candidates in any order [N, k] into the order of the protocol.
 
         Index -1 or score -inf marks a missing candidate. Scores are compared as in ``from_scores``. Raises MethodError
-        for an index beyond int32, and where a score is NaN or beyond float32.
+        for an index beyond int32, masked entries, complex scores, and where a score is NaN or beyond float32.
         """
-        indices = np.asarray(indices)
+        indices = _unmasked("indices", indices)
         if indices.size and (indices.min() < np.iinfo(np.int32).min or indices.max() > np.iinfo(np.int32).max):
             raise MethodError("an index of a label is outside the numbers of int32", "missing predictions are -1")
-        scores = _comparable(np.asarray(scores))
+        scores = _comparable(_unmasked("scores", scores))
         indices = np.where(scores == -np.inf, -1, indices).astype(np.int32)
         missing = indices < 0
         rows = np.arange(len(scores))
@@ -83,11 +83,11 @@ class TopK:
         Scores are compared as they are given, and kept as float32: where two are equal in float32 and the second label
         has the lower id, its score is lowered by the least. Sums in float64 differ in their last bits between machines:
         scores that only differ in these are tied if they are converted to float32 before. Raises MethodError where a
-        score is NaN, or among the k best and beyond float32.
+        score is NaN, masked or complex, or among the k best and beyond float32.
         """
         if hasattr(scores, "tocsr"):
             return cls._from_sparse(scores.tocsr(), k)
-        scores = np.asarray(scores)  # a list, or a matrix of numpy, which has rows of two dimensions
+        scores = _unmasked("scores", scores)  # a list, or a matrix of numpy, which has rows of two dimensions
         rows, labels = scores.shape
         indices = np.full((rows, k), -1, np.int32)
         values = np.full((rows, k), -np.inf, np.float32)
@@ -126,12 +126,12 @@ class TopK:
 
         starts: int [N + 1], where each row begins and the last one ends. labels, scores: one value for each prediction,
         at most k in a row. Equal scores are put in order; they are compared as in ``from_scores``. Raises MethodError
-        where one is beyond float32.
+        where one is beyond float32, masked or complex.
         """
         lengths = np.diff(starts)
         filled = np.arange(k) < lengths[:, None]
         indices = np.full((len(lengths), k), -1, np.int32)
-        scores = _comparable(scores)
+        scores = _comparable(_unmasked("scores", scores))
         values = np.zeros((len(lengths), k), scores.dtype)
         indices[filled], values[filled] = labels, scores
         disorder = (values[:, 1:] > values[:, :-1]) | (
@@ -177,6 +177,7 @@ class TopK:
 
         first: number of the first row, where these are a part of the predictions; for the message.
         """
+        self._check_arrays()
         indices, scores = self.indices, self.scores
         if indices.shape != (instances, k) or scores.shape != (instances, k):
             raise MethodError(
@@ -189,6 +190,16 @@ class TopK:
             )
         for start in range(0, instances, _ROWS):
             _check_rows(indices[start : start + _ROWS], scores[start : start + _ROWS], labels, first + start)
+
+    def _check_arrays(self) -> None:
+        """Raise MethodError unless indices and scores are arrays with rows, none of them masked."""
+        for name, values in (("indices", self.indices), ("scores", self.scores)):
+            if not isinstance(values, np.ndarray) or not values.ndim:
+                raise MethodError(
+                    f"the {name} are of type {type(values).__name__}, not an array of rows",
+                    "TopK(np.array(indices, np.int32), np.array(scores, np.float32)), both [N, k]",
+                )
+            _unmasked(name, values)
 
     def save(self, path: str | Path) -> None:
         """Write an .npz with the arrays ``indices`` and ``scores``; equal predictions give equal bytes."""
@@ -262,6 +273,7 @@ class TopK:
                 raise MethodError(
                     f"predict returned an object of type {type(part).__name__}", "it must return an xmcbench.TopK"
                 )
+            part._check_arrays()
             rows += len(part)
             if rows > instances:
                 break
@@ -290,8 +302,18 @@ def _write_header(member: IO[bytes], dtype: np.dtype, shape: tuple[int, int]) ->
     np.lib.format.write_array_header_1_0(member, header)  # type: ignore[no-untyped-call]
 
 
+def _unmasked(name: str, values: np.ndarray) -> np.ndarray:
+    """Return values, or nested lists of them, as an array. Raises MethodError if some of them are masked."""
+    if np.ma.is_masked(values):  # type: ignore[no-untyped-call]
+        hint = "a missing prediction has score -inf or index -1: scores.filled(-np.inf)"
+        raise MethodError(f"some of the {name} are masked, and would be ranked", hint)
+    return np.asarray(values)
+
+
 def _comparable(scores: np.ndarray) -> np.ndarray:
-    """Return scores as a type that numpy compares fast: float32, float64 or integers."""
+    """Return scores as a type that numpy compares fast: float32, float64 or integers. Raises MethodError if complex."""
+    if scores.dtype.kind == "c":
+        raise MethodError("the scores are complex numbers", "rank by their real part: scores.real")
     if scores.dtype.kind == "f" and scores.dtype.itemsize < 4:
         return scores.astype(np.float32)
     if scores.dtype.kind == "b":

@@ -87,16 +87,21 @@ def read_qrels(path: Path, queries: Sequence[str], documents: Sequence[str]) -> 
     return csr_matrix((np.ones(int(true.sum()), np.float32), (rows[true], labels[true])), shape=shape)
 
 
-def names_in(run: Path, qrels: Path) -> tuple[list[str], list[str]]:
-    """Return the queries of qrels and the documents of qrels and run, sorted. Raises what ``read_run`` raises."""
+def names_in(run: Path, qrels: Path) -> tuple[list[str], list[str], list[str]]:
+    """Return the queries of qrels, the documents of qrels and run, and the queries of the run alone, all sorted.
+
+    Raises what ``read_run`` raises.
+    """
     judged: set[bytes] = set()
+    asked: set[bytes] = set()
     found: set[bytes] = set()
     for _, (query, _, document, *_) in _rows(qrels, _QRELS):
         judged.add(query)
         found.add(document)
-    for _, (_, _, document, *_) in _rows(run, _RUN):
+    for _, (query, _, document, *_) in _rows(run, _RUN):
+        asked.add(query)
         found.add(document)
-    return _decode(judged), _decode(found)
+    return _decode(judged), _decode(found), _decode(asked - judged)
 
 
 def separate(scores: np.ndarray) -> np.ndarray:

@@ -189,8 +189,8 @@ def sha256(path: Path) -> str:
 
 def download_path(name: str) -> Path:
     """Return the path at which gensim keeps vectors that it has downloaded."""
-    folder = Path(os.environ.get("GENSIM_DATA_DIR", "~/gensim-data")).expanduser()
-    return folder / name / f"{name}.gz"
+    folder = os.path.expanduser(os.environ.get("GENSIM_DATA_DIR", "~/gensim-data"))
+    return Path(folder) / name / f"{name}.gz"
 
 
 def download(name: str) -> Path:

@@ -320,8 +320,48 @@ def test_methods_are_ranked_on_the_latest_version_of_the_data(inside, tmp_path):
     assert inside(*words, "--dataset", "papers.csv").returncode == 0
     ended = inside("rank", "--setting", "ez")
     assert ended.returncode == 0, ended.stderr
-    assert "left out: 2 results on an earlier version of papers\n" in ended.stderr
+    old, new = versions(tmp_path, "papers")
+    said = f"left out: 2 results on other data of the same name, papers (data {old})"
+    assert ended.stderr.splitlines() == [f"{said}; shown are those on data {new}, which were run last"]
     assert "over others, papers;" in ended.stdout
+    listed = inside("ls", "results").stdout.splitlines()
+    headings = [line for line in listed if line.endswith("filter none")]
+    rows = json.loads(inside("ls", "results", "--json").stdout)
+    shown = {row["dataset_sha256"][:12] for row in rows if row["dataset"] == "papers"}
+    assert {digest[:4] for digest in shown} == {old, new}
+    expected = {f"papers (data {digest}), ez, filter none" for digest in shown}
+    assert {*headings} == {*expected, "others, ez, filter none"}
+
+
+def versions(folder, name):
+    """First digits of the data of a name, by the time of the first result."""
+    records = sorted(Store(folder / "runs").records(), key=lambda record: record.measured.started)
+    return [*dict.fromkeys(record.cell.dataset_sha256[:4] for record in records if record.cell.dataset == name)]
+
+
+def test_the_data_that_are_here_are_current(inside, tmp_path, monkeypatch):
+    """An edit was run, and then taken back: nothing runs again, and the last run is that of the edit."""
+    table = "text,labels\nthe engine,a\nthe bridge,b\nan arch,b\nthe old engine,a\n"
+    file = tmp_path / "sets" / "papers" / "train.csv"
+    file.parent.mkdir(parents=True)
+    for edit in ("", "a new arch,b\n", ""):
+        file.write_text(table + edit)
+        inside("run", "--setting", "ez", "--methods", "tfidf,bm25", "--dataset", "sets/papers", code=0)
+    first, edited = versions(tmp_path, "papers")
+
+    def note(*words):
+        (said,) = [line for line in inside(*words, code=0).stderr.splitlines() if line.startswith("left out: 2 ")]
+        return said.partition("(")[2]
+
+    board, table = ("leaderboard", "--runs", "runs", "--out", "board"), ("export", "table", "--setting", "ez")
+    of_run = f"data {first}); shown are those on data {edited}, which were run last"
+    here = f"data {edited}); shown are those on data {first}, which are on this machine"
+    assert note(*board) == note(*table, "--out", "t.tex") == of_run
+    assert note(*board, "--dataset", "sets/papers") == here
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "sets"))  # found by its name
+    assert note(*board) == note(*table, "--out", "t.tex", "--force") == here
+    file.write_text("")  # cannot be read
+    assert note(*board) == of_run
 
 
 @pytest.mark.parametrize("name", ["labels.tsv", "TRAIN.tsv", "label.txt", "test.tsv"])

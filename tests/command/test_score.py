@@ -37,6 +37,29 @@ def test_a_shallow_run_is_noted(inside, tmp_path):
         assert (said in inside(*words, code=0).stderr) == is_shallow
 
 
+def test_what_is_not_predicted_or_ignored_is_counted(inside, tiny, predictions, tmp_path):
+    (tmp_path / "qrels.txt").write_text("".join(f"q{row} 0 a 1\n" for row in range(12)) + "q12 0 a 0\n")
+    run = tmp_path / "run.txt"
+    words = ("score", "--format", "trec", "--qrels", "qrels.txt", "--predictions", "run.txt")
+    run.write_text("".join(f"q{row} Q0 a 1 0.5 mine\nx{row} Q0 a 1 0.5 mine\n" for row in range(3)))
+    ended = inside(*words, code=0)
+    said = "no prediction for 9 of the 12 instances scored, which count as 0 (trec_eval without -c leaves them out)"
+    assert ended.stderr.splitlines() == [
+        "xmcbench: note: ignored: predictions for 3 queries that qrels.txt does not have, for example 'x0'",
+        f"xmcbench: note: {said}",
+    ]
+    assert json.loads(inside(*words, "--json", code=0).stdout)["empty"] == 9
+    run.write_text("".join(f"q{row} Q0 a 1 0.5 mine\n" for row in range(12)))
+    assert inside(*words, code=0).stderr == ""
+    made = TopK.load(predictions)
+    made.indices[4:7], made.scores[4:7] = -1, -np.inf
+    made.save(predictions)
+    words = ("score", "--dataset", tiny, "--predictions", predictions)
+    ended = inside(*words, code=0)
+    assert "note: no prediction for 3 of the 30 instances scored, which count as 0\n" in ended.stderr
+    assert json.loads(inside(*words, "--json", code=0).stdout)["empty"] == 3
+
+
 def test_a_test_set_without_labels_cannot_be_scored(inside, tiny, predictions):
     path = tiny / "tst.json.gz"
     rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]

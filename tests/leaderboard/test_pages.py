@@ -477,7 +477,9 @@ def test_the_latest_version_of_the_data_is_that_of_the_last_result(record, alter
     old, new, failed = at("2026-01-01", "1"), at("2026-01-02", "2"), at("2026-01-03", "3", status="failed")
     other = at("2026-01-01", "4", dataset="Other")
     kept, left_out = latest([new, old, failed, other])
-    assert ([record.key for record in kept], left_out) == ([new.key, other.key], {"Tiny": 2})
+    assert (kept, left_out) == ([new, other], [old, failed])
+    kept, left_out = latest([new, old, failed, other], {"Tiny": "1" * 64, "Other": "5" * 64})
+    assert (kept, left_out) == ([old, other], [new, failed]), "of the data that are given, if they have a result"
 
 
 def test_two_default_filters_cannot_stand_on_one_board(some, altered):

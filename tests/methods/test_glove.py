@@ -3,6 +3,7 @@ import hashlib
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -204,6 +205,13 @@ def test_a_diverged_training_is_named(fitted, corpus):
 def test_parameters_out_of_range(fitted, corpus, value):
     with pytest.raises(UsageError, match=next(iter(value))):
         fitted(GloVe, *corpus[:2], **value)
+
+
+def test_a_folder_of_gensim_below_no_home_is_taken_literally(monkeypatch):
+    monkeypatch.setenv("GENSIM_DATA_DIR", "~nosuchuser/data")
+    assert GloVe(vectors="gensim:tiny").inputs() == {"vectors": Path("~nosuchuser/data/tiny/tiny.gz")}
+    monkeypatch.delenv("GENSIM_DATA_DIR")
+    assert GloVe(vectors="gensim:tiny").inputs() == {"vectors": Path.home() / "gensim-data" / "tiny" / "tiny.gz"}
 
 
 def test_the_downloader_without_a_network(fitted, corpus, tmp_path, monkeypatch):

@@ -162,6 +162,10 @@ def test_what_is_handed_is_what_it_is_asked_for(run, kind):
         (lambda self, raw_X, k=100: TopK.from_scores(np.zeros((4, 4)), k - 1), "predictions have the shapes"),
         (lambda self, raw_X, k=100: TopK.from_scores(np.zeros((3, 4)), k), "predictions have 3 rows, not 4"),
         (lambda self, raw_X, k=100: TopK.from_scores(np.zeros((5, 4)), k), "predictions have 5 rows or more, not 4"),
+        (lambda self, raw_X, k=100: TopK([[0] * k] * 4, [[1.0] * k] * 4), "the indices are of type list, not an arr"),
+        (lambda self, raw_X, k=100: TopK(make_scores(4, k).indices, [[1.0] * k] * 4), "the scores are of type list"),
+        (lambda self, raw_X, k=100: TopK(None, None), "the indices are of type NoneType"),
+        (lambda self, raw_X, k=100: TopK(np.array(0), np.array(1.0)), "the indices are of type ndarray, not an arr"),
     ],
 )
 def test_an_answer_that_is_none_is_the_fault_of_the_method(run, kind, monkeypatch, body, reason):
@@ -188,6 +192,7 @@ def test_an_answer_that_is_none_is_the_fault_of_the_method(run, kind, monkeypatc
             ),
             "row 3",
         ),
+        (lambda self, raw_X, k=100: iter([TopK(make_scores(4, k).indices, [[1.0] * k] * 4)]), "scores are of type"),
     ],
 )
 def test_batches_are_held_to_the_same_rules(run, kind, monkeypatch, batches, reason):

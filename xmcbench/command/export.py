@@ -97,15 +97,13 @@ def _records(arguments: argparse.Namespace) -> int:
 
 
 def _table(arguments: argparse.Namespace) -> int:
-    from xmcbench.leaderboard.consistency import latest
     from xmcbench.leaderboard.paper import latex, paper_table
     from xmcbench.leaderboard.sections import Context
     from xmcbench.runner.scoring import StoredScores
     from xmcbench.storage.atomic import write_text
 
     store, read = _read(arguments.runs)
-    records, earlier = latest(read)
-    report.note_earlier(earlier)
+    records = report.select_latest(read)
     staleness = request.staleness(arguments)
     scores = StoredScores(store)
     context = Context((), staleness, scores=scores)

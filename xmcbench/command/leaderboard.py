@@ -70,7 +70,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME|PLACE",
-        help="a dataset that is not found by its name in the records; may be repeated",
+        help="a dataset that is not found by its name in the records, or the one of that name to show; may be repeated",
     )
     flags.add(parser, "columns")
 
@@ -80,7 +80,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "add":
         return _add(arguments)
     from xmcbench.data.catalog import known_datasets
-    from xmcbench.leaderboard.consistency import latest
     from xmcbench.leaderboard.examples import Examples
     from xmcbench.leaderboard.files import differences, files, write
     from xmcbench.leaderboard.overall import read_list
@@ -103,11 +102,11 @@ def run(arguments: argparse.Namespace) -> int:
     staleness = registry.staleness(runs)
     failed = _refresh(arguments, Store(runs), registry, staleness) if arguments.refresh else 0
     store = Store(runs)
-    records, outdated = _with_current_figures(store, arguments.check, request.places_by_name(arguments), staleness)
+    places = request.places_by_name(arguments)
+    records, outdated = _with_current_figures(store, arguments.check, places, staleness)
     outdated += _pack(store, arguments.check)
     left_out = report.warn_left_out(store)
-    records, earlier = latest(records)
-    report.note_earlier(earlier)
+    records = report.select_latest(records, places)
     # A board of one's own is about one's own datasets; the one that comes with xmcbench has its sources beside it.
     own = not arguments.published and not (runs / "published").is_dir()
     # The commands on the pages name the folder: its path would depend on where and how this one was called.

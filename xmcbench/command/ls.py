@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import textwrap
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 #: Fields too wide for a column; printed below the table.
 _ASIDE = ("parameters", "origin", "reason", "hint", "other_packages")
 #: Fields of results that head a table each.
-_HEADINGS = ("dataset", "setting", "filter")
+_HEADINGS = ("dataset", "dataset_sha256", "setting", "filter")
 #: Metrics of results where none are named.
 _METRICS = ["P@1", "R@100"]
 
@@ -55,8 +56,12 @@ def run(arguments: argparse.Namespace) -> int:
 def _print(listing: list[dict[str, Any]], metrics: list[str]) -> None:
     """Print a line per entry; `ls methods NAME` has the parameters of a method."""
     groups: dict[str, list[dict[str, Any]]] = {}
+    versions = Counter(name for name, _ in {(entry.get("dataset"), entry.get("dataset_sha256")) for entry in listing})
     for entry in listing:
-        heading = "{dataset}, {setting}, filter {filter}".format(**entry) if "dataset" in entry else ""
+        heading = ""
+        if "dataset" in entry:
+            data = f" (data {entry['dataset_sha256'][:12]})" if versions[entry["dataset"]] > 1 else ""
+            heading = f"{entry['dataset']}{data}, {entry['setting']}, filter {entry['filter']}"
         groups.setdefault(heading, []).append(entry)
     blocks = [block for heading, entries in groups.items() for block in (heading, _table(entries, metrics)) if block]
     for name in (name for name in _ASIDE if name != "parameters"):
@@ -256,6 +261,7 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
         listing.append(
             {
                 "dataset": record.cell.dataset,
+                "dataset_sha256": record.cell.dataset_sha256,
                 "setting": record.cell.setting.slug,
                 "method": record.name,
                 "seed": record.cell.seed,

@@ -36,7 +36,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Rank and print."""
     from xmcbench.leaderboard import markup, overall
-    from xmcbench.leaderboard.consistency import latest
     from xmcbench.leaderboard.files import check_svg
     from xmcbench.metrics import METRICS
     from xmcbench.records import Store
@@ -49,8 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.svg:
         check_svg(arguments.svg)
         report.check_new(arguments.svg, arguments.force)
-    records, earlier = latest(store.records())
-    report.note_earlier(earlier)
+    records = report.select_latest(store.records())
     staleness = request.staleness(arguments)
     given = [name.strip() for name in (arguments.dataset or "").split(",") if name.strip()]
     setting = request.only_setting(arguments)

@@ -6,10 +6,11 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xmcbench.errors import UsageError
+from xmcbench.errors import UsageError, XmcbenchError
 from xmcbench.output.escaping import terminal
 from xmcbench.output.layout import fill, format_table
 from xmcbench.output.quantities import duration, format_count
@@ -109,12 +110,42 @@ def warn_left_out(store: Store) -> int:
     return 1 if store.left_out else 0
 
 
-def note_earlier(earlier: Mapping[str, int]) -> None:
-    """Print one line per dataset with results on an earlier version of it, which are left out."""
-    for dataset, number in sorted(earlier.items()):
+def select_latest(records: Iterable[Record], places: Mapping[str, str] | None = None) -> list[Record]:
+    """Return the records on one version of the data of each name, and print one line per name with results on others.
+
+    It is the version on this machine, if it has a result and is found by its name or in ``places`` (name -> place), or
+    else that of the last run.
+    """
+    from xmcbench.leaderboard.consistency import latest
+    from xmcbench.leaderboard.groups import by_dataset
+
+    found = list(records)
+    versions = {(record.cell.dataset, record.cell.dataset_sha256) for record in found}
+    several = {name for name, number in Counter(name for name, _ in versions).items() if number > 1}
+    here = _digests_here(several, places or {})
+    kept, others = latest(found, here)
+    shown = {record.cell.dataset: record.cell.dataset_sha256 for record in kept}
+    for name, left_out in sorted(by_dataset(others).items()):
+        digests = ", ".join(sorted({record.cell.dataset_sha256[:4] for record in left_out}))
+        why = "are on this machine" if here.get(name) == shown[name] else "were run last"
         print(
-            f"left out: {format_count(number, 'result')} on an earlier version of {terminal(dataset)}", file=sys.stderr
+            f"left out: {format_count(len(left_out), 'result')} on other data of the same name, {terminal(name)} "
+            f"(data {digests}); shown are those on data {shown[name][:4]}, which {why}",
+            file=sys.stderr,
         )
+    return kept
+
+
+def _digests_here(names: Iterable[str], places: Mapping[str, str]) -> dict[str, str]:
+    """Return name -> SHA-256 of the datasets of these names that can be read on this machine."""
+    from xmcbench.data.catalog import is_name, load_dataset
+
+    found = {}
+    for name in names:
+        if name in places or is_name(name):
+            with suppress(XmcbenchError):  # the records can be shown without their data
+                found[name] = load_dataset(places.get(name, name)).digest
+    return found
 
 
 def note_untested(scores: StoredScores) -> None:

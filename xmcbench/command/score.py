@@ -21,13 +21,16 @@ import msgspec
 
 from xmcbench.command import flags, report, request
 from xmcbench.errors import UsageError
+from xmcbench.output.escaping import terminal
 from xmcbench.output.layout import format_table
+from xmcbench.output.quantities import format_count
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from xmcbench.metrics import TruePairs
+    from xmcbench.topk import TopK
 
     #: What the result is about; the true pairs, their ranks, and the inverse propensities of labels, if there are any.
     _Ranked = tuple[dict[str, object], TruePairs, NDArray[np.uint8], NDArray[np.float64] | None]
@@ -97,7 +100,8 @@ def _of_dataset(arguments: argparse.Namespace) -> _Ranked:
     filter_name = dataset.choose_filter(arguments.filter)
     ranked = rank_pairs(predictions, dataset, filter_name)
     _note_depth(predictions.k, len(dataset.labels))
-    return {"dataset": dataset.name, "filter": filter_name, "depth": predictions.k}, *ranked
+    head = {"dataset": dataset.name, "filter": filter_name, "depth": predictions.k}
+    return {**head, "empty": _count_empty(predictions, ranked[0], arguments.format)}, *ranked
 
 
 def _of_qrels(arguments: argparse.Namespace) -> _Ranked:
@@ -110,17 +114,31 @@ def _of_qrels(arguments: argparse.Namespace) -> _Ranked:
         raise UsageError(f"--filter {arguments.filter} needs --dataset", "qrels have no filter")
     for named in (arguments.predictions, arguments.qrels):
         _check_file(named)
-    names = trec.names_in(arguments.predictions, arguments.qrels)
-    truth = trec.read_qrels(arguments.qrels, *names)
-    predictions = trec.read_run(arguments.predictions, *names, others=True)
+    queries, labels, ignored = trec.names_in(arguments.predictions, arguments.qrels)
+    truth = trec.read_qrels(arguments.qrels, queries, labels)
+    predictions = trec.read_run(arguments.predictions, queries, labels, others=True)
     if not (predictions.indices >= 0).any():
         raise UsageError(
             f"no query of {arguments.qrels} has predictions in {arguments.predictions}", "do both name queries alike?"
         )
-    _note_depth(predictions.k, len(names[1]))
+    if ignored:
+        asked = format_count(len(ignored), "query", "queries")
+        _note(f"ignored: predictions for {asked} that {arguments.qrels.name} does not have, for example {ignored[0]!r}")
+    _note_depth(predictions.k, len(labels))
     pairs = TruePairs.of(truth)
     head = {"dataset": arguments.qrels.name, "filter": "none", "depth": predictions.k}
-    return head, pairs, true_ranks(predictions.indices, pairs), None
+    empty = _count_empty(predictions, pairs, arguments.format)
+    return {**head, "empty": empty}, pairs, true_ranks(predictions.indices, pairs), None
+
+
+def _count_empty(predictions: TopK, pairs: TruePairs, layout: str) -> int:
+    """Return the number of instances that are scored and have no prediction, and print a note if there are any."""
+    is_scored = pairs.lengths > 0
+    empty = int((is_scored & (predictions.indices < 0).all(axis=1)).sum())
+    if empty:
+        others = " (trec_eval without -c leaves them out)" if layout == "trec" else ""
+        _note(f"no prediction for {empty:,} of the {is_scored.sum():,} instances scored, which count as 0{others}")
+    return empty
 
 
 def _note_depth(depth: int, labels: int) -> None:
@@ -128,8 +146,11 @@ def _note_depth(depth: int, labels: int) -> None:
     from xmcbench.metrics import protocol
 
     if depth < min(protocol.DEPTH, labels):
-        said = f"the predictions have {depth} ranks; metrics with a larger k use only these"
-        print(f"xmcbench: note: {said}", file=sys.stderr)
+        _note(f"the predictions have {depth} ranks; metrics with a larger k use only these")
+
+
+def _note(said: str) -> None:
+    print(f"xmcbench: note: {terminal(said)}", file=sys.stderr)
 
 
 def _check_file(path: Path) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from xmcbench.errors import MethodError, StorageError
 from xmcbench.leaderboard.groups import by_dataset
@@ -15,19 +14,21 @@ from xmcbench.records.record import Figures
 _ROUNDING = 1e-9
 
 
-def latest(records: Iterable[Record]) -> tuple[list[Record], dict[str, int]]:
-    """The records on the latest version of each dataset, and how many of each dataset are on earlier ones.
+def latest(records: Iterable[Record], current: Mapping[str, str] | None = None) -> tuple[list[Record], list[Record]]:
+    """The records on one version of the data of each name, and those on others.
 
-    The latest version is that of the last run with a result, so the data need not be available.
+    It is that of the last run with a result, so the data need not be available. current: name of a dataset -> SHA-256
+    of the version that is kept instead, if it has a result.
     """
+
+    def rank(record: Record) -> tuple[bool, bool, str]:
+        is_current = (current or {}).get(record.cell.dataset) == record.cell.dataset_sha256
+        return record.ok, is_current, record.measured.started
+
     found = list(records)
-    last = {
-        name: max(group, key=lambda record: (record.ok, record.measured.started))
-        for name, group in by_dataset(found).items()
-    }
-    kept = [record for record in found if record.cell.dataset_sha256 == last[record.cell.dataset].cell.dataset_sha256]
-    counts = Counter(record.cell.dataset for record in found) - Counter(record.cell.dataset for record in kept)
-    return kept, dict(counts)
+    last = {name: max(group, key=rank).cell.dataset_sha256 for name, group in by_dataset(found).items()}
+    kept = [record for record in found if record.cell.dataset_sha256 == last[record.cell.dataset]]
+    return kept, [record for record in found if record.cell.dataset_sha256 != last[record.cell.dataset]]
 
 
 def check(records: Iterable[Record]) -> None:
