@@ -1,4 +1,4 @@
-"""Independent implementations of the protocol, and cases to compare on."""
+"""Independent implementations of the protocol, cases to compare on, and the figures of a case."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytrec_eval
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
+from xmcbench.metrics import Evaluation, TruePairs, true_ranks
 from xmcbench.topk import TopK
 
 
@@ -25,6 +26,12 @@ def make_pairs(rows, labels):
     for row, true in enumerate(rows):
         matrix[row, list(true)] = 1
     return csr_matrix(matrix)
+
+
+def evaluate(predictions, truth, removed=None, inverse_propensity=None):
+    """Score predictions [N, k] by the true pairs [N, L], after a filter [N, L]; with PSP given propensities [L]."""
+    pairs = TruePairs.of(truth)
+    return Evaluation(pairs, inverse_propensity)(true_ranks(predictions.indices, pairs, removed))
 
 
 def reference_ranking(predictions, truth):

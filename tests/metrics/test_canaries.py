@@ -7,11 +7,11 @@ from math import log2
 
 import numpy as np
 import pytest
-from protocol_reference import make_pairs, make_predictions, reference_psp, reference_ranking
+from protocol_reference import evaluate, make_pairs, make_predictions, reference_psp, reference_ranking
 from scipy.sparse import csr_matrix
 
 from xmcbench import TopK, load_dataset
-from xmcbench.metrics import METRICS, evaluate, inverse_propensity, label_frequency
+from xmcbench.metrics import METRICS, inverse_propensity, label_frequency
 
 #: The discounts of the ranks 1 to 5, and of the ideal lists of 1, 2 and 3 true labels.
 D1, D2, D3, D4, D5 = (1 / log2(rank + 1) for rank in range(1, 6))

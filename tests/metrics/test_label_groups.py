@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from protocol_reference import cases, make_pairs, make_predictions
+from protocol_reference import cases, evaluate, make_pairs, make_predictions
 
 from xmcbench.errors import DataError
 from xmcbench.metrics import (
     Evaluation,
     TruePairs,
-    evaluate,
     inverse_propensity,
     label_frequency,
     label_groups,

@@ -1,6 +1,7 @@
 """Metrics: numbers from stored predictions. The protocol is written down in ``xmcbench.metrics.protocol``.
 
-    scores = evaluate(predictions, truth, removed=filter_pairs, inverse_propensity=weights)
+    pairs = TruePairs.of(truth)
+    scores = Evaluation(pairs, weights)(true_ranks(predictions.indices, pairs, filter_pairs))
     scores.values["P@1"], scores.intervals()["P@1"].se
 
     differences = compare([scores], [others])
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from xmcbench.metrics import invariants
 from xmcbench.metrics.bootstrap import Interval
-from xmcbench.metrics.evaluation import Evaluation, Scores, evaluate
+from xmcbench.metrics.evaluation import Evaluation, Scores
 from xmcbench.metrics.labels import inverse_propensity, inverse_propensity_of, label_frequency, label_groups
 from xmcbench.metrics.paired import Difference, compare, holm
 from xmcbench.metrics.protocol import DEPTH, METRICS, VERSION, Metric
@@ -31,7 +32,6 @@ __all__ = [
     "Scores",
     "TruePairs",
     "compare",
-    "evaluate",
     "half_width",
     "holm",
     "invariants",
