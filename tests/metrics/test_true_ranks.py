@@ -20,7 +20,7 @@ from protocol_reference import (
 from xmcbench.data.xc_matrix import read_filter, read_matrix
 from xmcbench.errors import DataError, MethodError
 from xmcbench.metrics import DEPTH, METRICS, Evaluation, TruePairs, true_ranks
-from xmcbench.metrics.ranks import find, longest_filter, remove_filtered
+from xmcbench.metrics.ranks import find, longest_filter
 from xmcbench.topk import TopK
 
 
@@ -122,33 +122,12 @@ def test_among_no_predictions_nothing_is_found():
     assert (len(pair), len(rank)) == (0, 0)
 
 
-@given(cases(), st.integers(1, 20))
-@settings(deadline=None)
-def test_keeps_the_order_and_closes_the_gaps(case, depth):
-    predictions, _, removed = case
-    before = predictions.indices.copy()
-    left = remove_filtered(predictions.indices, removed, depth)
-    assert left.dtype == np.int32
-    for row, labels in enumerate(left.tolist()):
-        wanted = [label for label in before[row].tolist() if label >= 0 and label not in removed[row].indices][:depth]
-        assert labels == wanted + [-1] * (depth - len(wanted))
-    assert (predictions.indices == before).all(), "the predictions of the caller are left as they are"
-
-
 @given(cases())
 @settings(deadline=None)
 def test_a_filter_of_nothing_changes_nothing(case):
     predictions, truth, _ = case
     nothing = make_pairs([[]] * truth.shape[0], truth.shape[1])
-    assert (remove_filtered(predictions.indices, nothing, predictions.k) == predictions.indices).all()
-    assert (remove_filtered(predictions.indices, None, predictions.k) == predictions.indices).all()
     assert evaluate(predictions, truth, removed=nothing).values == evaluate(predictions, truth).values
-
-
-def test_predictions_beyond_the_depth_move_up():
-    indices = np.arange(103, dtype=np.int32)[None]
-    left = remove_filtered(indices, make_pairs([[0, 50, 101]], 103))
-    assert left.tolist() == [[label for label in range(103) if label not in (0, 50, 101)]]
 
 
 def test_a_filtered_true_pair_stays_true():
@@ -161,11 +140,6 @@ def test_longest():
     assert longest_filter(make_pairs([[0], [], [1, 2]], 3)) == 2
     assert longest_filter(make_pairs([[], []], 3)) == 0
     assert longest_filter(None) == 0
-
-
-def test_a_filter_of_other_rows():
-    with pytest.raises(DataError, match="the filter has 1 rows, the predictions 2"):
-        remove_filtered(np.zeros((2, 1), np.int32), make_pairs([[0]], 1))
 
 
 @pytest.mark.data
