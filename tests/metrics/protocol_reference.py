@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytrec_eval
 from hypothesis import strategies as st
@@ -67,6 +69,14 @@ def reference_psp(predictions, truth, inverse_propensity, k):
         found += sum(inverse_propensity[label] for label in hits) / k
         attainable += sum(sorted((inverse_propensity[label] for label in true), reverse=True)[:k]) / k
     return found / attainable
+
+
+def reference_propensities(training, a, b):
+    """The inverse propensity of every label by the formula of Jain et al. (2016), one label at a time."""
+    instances, labels = training.shape
+    c = (math.log(instances) - 1) * (b + 1) ** a
+    columns = training.tocsc()
+    return np.array([1 + c * math.exp(-a * math.log(columns[:, label].nnz + b)) for label in range(labels)])
 
 
 def reference_ranks(predictions, truth, removed):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from xmcbench.metrics import invariants
 from xmcbench.metrics.bootstrap import Interval
 from xmcbench.metrics.evaluation import Evaluation, Scores
-from xmcbench.metrics.labels import inverse_propensity, inverse_propensity_of, label_frequency, label_groups
+from xmcbench.metrics.labels import inverse_propensity, label_frequency, label_groups
 from xmcbench.metrics.paired import Difference, compare, holm
 from xmcbench.metrics.protocol import DEPTH, METRICS, VERSION, Metric
 from xmcbench.metrics.ranks import TruePairs, true_ranks
@@ -36,7 +36,6 @@ __all__ = [
     "holm",
     "invariants",
     "inverse_propensity",
-    "inverse_propensity_of",
     "label_frequency",
     "label_groups",
     "true_ranks",
