@@ -12,7 +12,7 @@ from xmcbench.methods.declarations import NonNegative, Share
 from xmcbench.methods.distributed.threads import in_threads
 from xmcbench.methods.label_text import LABEL_TEXT, LabelPart, read_labels
 from xmcbench.methods.presets import CHOICES, PRESETS
-from xmcbench.methods.sparse.search import PACKAGES, SparseIndex
+from xmcbench.methods.sparse.search import SparseIndex
 from xmcbench.methods.words.analysis import (
     ANALYZER,
     ROWS,
@@ -46,7 +46,7 @@ class BM25(Method):
     title = "BM25"
     supervision = "unused"
     deterministic = True
-    packages: ClassVar = {"bm25s": "bm25s", "Stemmer": "PyStemmer", **PACKAGES}
+    packages: ClassVar = {"bm25s": "bm25s", "Stemmer": "PyStemmer", "numba": "numba"}
     presets: ClassVar = PRESETS["bm25"]
     choices: ClassVar = CHOICES["bm25"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from xmcbench import Doc, Texts, TopK
 from xmcbench.methods.declarations import AboveZero, Instances, Share
 from xmcbench.methods.sparse.features import FeatureMethod
-from xmcbench.methods.sparse.search import PACKAGES, SparseIndex, count_votes
+from xmcbench.methods.sparse.search import SparseIndex, count_votes
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -35,7 +35,7 @@ class KNN(FeatureMethod):
     title = "kNN"
     supervision = "required"
     deterministic = True
-    packages: ClassVar = {"numba": "numba", **PACKAGES}
+    packages: ClassVar = {"numba": "numba"}
 
     neighbors: Annotated[Instances, Doc("maximum number of neighbors that vote", "LF-Debian-20K-dev")] = 50
     power: Annotated[AboveZero, Doc("exponent of the similarity in the weight of a vote", "LF-Debian-20K-dev")] = 1.0

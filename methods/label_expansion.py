@@ -12,7 +12,7 @@ from xmcbench import Doc, Texts, TopK
 from xmcbench.methods.declarations import AboveZero, Positive
 from xmcbench.methods.label_text import read_labels
 from xmcbench.methods.sparse.features import FeatureMethod
-from xmcbench.methods.sparse.search import PACKAGES, SparseIndex
+from xmcbench.methods.sparse.search import SparseIndex
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -33,7 +33,7 @@ class LabelExpansion(FeatureMethod):
     title = "Label expansion"
     supervision = "unused"
     deterministic = True
-    packages: ClassVar = PACKAGES
+    packages: ClassVar = {"numba": "numba"}
 
     documents: Annotated[Positive, Doc("number of nearest training documents whose words a label gets")] = 5
     weight: Annotated[AboveZero, Doc("weight of the added words relative to the label's own")] = 0.5

@@ -19,7 +19,6 @@ from xmcbench.methods.encoder.pretrained_encoder import PretrainedEncoder
 from xmcbench.methods.presets import CHOICES, PRESETS
 from xmcbench.methods.rerank.judges import KEY, estimate_tokens, judge_inputs, open_judge, require_judge
 from xmcbench.methods.rerank.judgments import Judge, Pair, keep_scores
-from xmcbench.methods.sparse.search import PACKAGES
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -58,7 +57,7 @@ class LMTX(PretrainedEncoder):
     needs_cosine: ClassVar = True
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch", "judge")
     _budget: ClassVar[tuple[str, ...]] = ("steps",)
-    packages: ClassVar = {**PretrainedEncoder.packages, **SENTENCE_TRANSFORMERS, **PACKAGES}
+    packages: ClassVar = {**PretrainedEncoder.packages, **SENTENCE_TRANSFORMERS, "numba": "numba"}
     environment: ClassVar = (*PretrainedEncoder.environment, KEY)  # type: ignore[assignment]
     presets: ClassVar = PRESETS["lmtx"]
     choices: ClassVar = CHOICES["lmtx"]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 from xmcbench import Texts, TopK
 from xmcbench.methods.presets import CHOICES, PRESETS
 from xmcbench.methods.sparse.features import FeatureMethod
-from xmcbench.methods.sparse.search import PACKAGES
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -24,7 +23,7 @@ class Tfidf(FeatureMethod):
     title = "TF-IDF"
     supervision = "unused"
     deterministic = True
-    packages: ClassVar = PACKAGES
+    packages: ClassVar = {"numba": "numba"}
     presets: ClassVar = PRESETS["tfidf"]
     choices: ClassVar = CHOICES["tfidf"]
 

@@ -15,7 +15,7 @@ from xmcbench import Doc, Texts, TopK, Unavailable, installation, usable_cores
 from xmcbench.methods.declarations import AboveZero, NonNegative, Positive, Several
 from xmcbench.methods.presets import CHOICES, PRESETS
 from xmcbench.methods.sparse.features import FeatureMethod
-from xmcbench.methods.sparse.search import PACKAGES, SparseIndex
+from xmcbench.methods.sparse.search import SparseIndex
 
 if TYPE_CHECKING:
     from pecos.xmc import ClusterChain
@@ -44,7 +44,7 @@ class XRLinear(FeatureMethod):
     title = "XR-Linear"
     supervision = "optional"
     described: ClassVar[tuple[str, ...]] = ("implementation",)
-    packages: ClassVar = {"numba": "numba", **PACKAGES}
+    packages: ClassVar = {"numba": "numba"}
     presets: ClassVar = PRESETS["xr-linear"]
     choices: ClassVar = CHOICES["xr-linear"]
 

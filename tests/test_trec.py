@@ -17,12 +17,17 @@ from scipy.sparse import random as random_matrix
 
 from xmcbench import TopK, trec
 from xmcbench.errors import DataError
-from xmcbench.metrics import evaluate
+from xmcbench.metrics import Evaluation, TruePairs, true_ranks
 from xmcbench.texts import Texts
 
 QUERIES = [f"q{row:03}" for row in range(60)]
 DOCUMENTS = [f"d{label}" for label in range(40)]
 NAMES = {"P_1": "P@1", "P_5": "P@5", "recall_10": "R@10", "recall_100": "R@100", "ndcg_cut_3": "nDCG@3"}
+
+
+def evaluate(predictions, truth):
+    pairs = TruePairs.of(truth)
+    return Evaluation(pairs)(true_ranks(predictions.indices, pairs))
 
 
 @pytest.fixture

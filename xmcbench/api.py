@@ -21,9 +21,9 @@ from xmcbench.data import Dataset, load_dataset
 from xmcbench.errors import MethodError, UsageError
 from xmcbench.experiment import Options, only_ablation, plan_ablation, plan_curve, plan_run
 from xmcbench.method import Method
-from xmcbench.metrics import Evaluation, Scores, TruePairs, inverse_propensity, true_ranks
-from xmcbench.metrics.labels import MIN_INSTANCES
-from xmcbench.runner.figures import check_scored
+from xmcbench.metrics import Evaluation, Scores, TruePairs, true_ranks
+from xmcbench.records import Truth
+from xmcbench.runner.figures import check_scored, weigh_labels
 from xmcbench.setting import Setting, settings
 from xmcbench.topk import TopK
 
@@ -234,10 +234,9 @@ def rank_pairs(
     Raises MethodError where the predictions are not a valid answer, DataError and UsageError as ``evaluate`` does.
     """
     predictions.check(len(data.test), predictions.k, len(data.labels))
-    pairs = TruePairs.of(data.test_pairs())
-    ranks = true_ranks(predictions.indices, pairs, data.filter(data.choose_filter(filter_name)))
-    is_weighted = len(data.train) >= MIN_INSTANCES
-    return pairs, ranks, inverse_propensity(data.train_pairs(), *data.propensity) if is_weighted else None
+    truth = Truth.of(data)
+    ranks = true_ranks(predictions.indices, truth.pairs, data.filter(data.choose_filter(filter_name)))
+    return truth.pairs, ranks, weigh_labels(truth, data.propensity)
 
 
 def _check_options(options: Options | None, runs: str | Path | None) -> Options:

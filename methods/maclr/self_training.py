@@ -13,7 +13,6 @@ from annotated_types import Ge, Interval
 from xmcbench import Doc, MethodError, Texts, TopK, UsageError
 from xmcbench.methods.declarations import AboveZero, Natural, NonNegative, Positive, Share, Steps
 from xmcbench.methods.encoder.pretrained_encoder import ContextEncoder
-from xmcbench.methods.sparse.search import PACKAGES
 
 if TYPE_CHECKING:
     from xmcbench.methods.encoder.contrastive import ContrastiveTask
@@ -30,7 +29,7 @@ class SelfTraining(ContextEncoder):
     """Stage II of MACLR (section 4.3): pseudo labels of several sources, and what the encoder learns from them. The
     paper takes three labels from the encoder and three from TF-IDF. The other parameters help against wrong ones."""
 
-    packages: ClassVar = {**ContextEncoder.packages, **PACKAGES, "bm25s": "bm25s", "Stemmer": "PyStemmer"}
+    packages: ClassVar = {**ContextEncoder.packages, "numba": "numba", "bm25s": "bm25s", "Stemmer": "PyStemmer"}
 
     pseudo_encoder: Annotated[bool, Doc("component of Stage II: pseudo labels of the encoder", "MACLR, 4.3")] = True
     pseudo_tfidf: Annotated[bool, Doc("component of Stage II: pseudo labels of TF-IDF", "MACLR, 4.3")] = True

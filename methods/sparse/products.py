@@ -27,6 +27,7 @@ def largest_products(
     largest product of a query is first; each is summed in the order of the query's features."""
     columns = np.empty((queries.shape[0], k), np.int32)
     products = np.empty((queries.shape[0], k))
+    features = queries.indices.astype(np.uint32)
     items = by_feature.indptr.astype(np.uint64), by_feature.indices.astype(np.uint32), by_feature.data
 
     def multiply(start: int) -> NDArray[np.int64]:
@@ -34,7 +35,6 @@ def largest_products(
         ends = queries.indptr[start : start + _QUERIES + 1].astype(np.uint64)
         found = np.empty(len(ends) - 1, np.int64)
         sums, met = np.zeros(by_feature.shape[1]), np.empty(by_feature.shape[1], np.uint32)
-        features = queries.indices.view(np.uint32)
         _multiply((ends, features, queries.data), items, sums, met, found, columns[rows], products[rows])
         return found
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench import TopK, usable_cores
+from xmcbench import TopK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy.sparse import csr_matrix
 
-#: The package that multiplies: import name -> what to ``pip install``. Where there is no sparse-dot-topn, as for arm64
-#: Linux, numba is as fast, after a second or two in which it compiles.
-PACKAGES = {"sparse_dot_topn": "sparse-dot-topn"} if find_spec("sparse_dot_topn") else {"numba": "numba"}
 #: Results (queries x k) per call of the search.
 _RESULTS = 4_000_000
 #: Bits of a score in float64 beyond the 40 that count.
@@ -40,28 +36,16 @@ class SparseIndex:
 
     def search(self, queries: csr_matrix, k: int) -> TopK:
         """The k best labels of each query; queries: CSR [N, features]."""
+        from xmcbench.methods.sparse.products import largest_products
+
         step = max(1, _RESULTS // max(1, k))
         parts = []
         for start in range(0, queries.shape[0], step):
-            starts, labels, scores = _products(queries[start : start + step].astype(np.float64), self._by_feature, k)
+            block = queries[start : start + step].astype(np.float64)
+            starts, labels, scores = largest_products(block, self._by_feature, k)
             settled = _settle(scores / (1 - labels * self._slope)).astype(np.float32)
             parts.append(TopK.from_rows(starts, labels, settled, k))
         return TopK.joined(parts, k)
-
-
-def _products(
-    queries: csr_matrix, by_feature: csr_matrix, k: int
-) -> tuple[NDArray[np.integer], NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k largest positive products of each query: where each row begins, the columns, and the products."""
-    if "sparse_dot_topn" not in PACKAGES:
-        from xmcbench.methods.sparse.products import largest_products
-
-        return largest_products(queries, by_feature, k)
-    from sparse_dot_topn import sp_matmul_topn
-
-    found = sp_matmul_topn(queries, by_feature, top_n=k, threshold=0.0, sort=True, n_threads=usable_cores())
-    size = found.indptr[-1]  # an empty product comes with arrays longer than its rows say
-    return found.indptr, found.indices[:size], found.data[:size]
 
 
 def _settle(scores: NDArray[np.float64]) -> NDArray[np.float64]:

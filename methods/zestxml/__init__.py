@@ -11,7 +11,7 @@ from xmcbench import Doc, Texts, TopK
 from xmcbench.methods.declarations import AboveZero, Labels, NonNegative, Positive, Share
 from xmcbench.methods.presets import CHOICES, PRESETS
 from xmcbench.methods.sparse.features import FeatureMethod
-from xmcbench.methods.sparse.search import PACKAGES, SparseIndex
+from xmcbench.methods.sparse.search import SparseIndex
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -41,7 +41,7 @@ class ZestXML(FeatureMethod):
 
     title = "ZestXML"
     supervision = "required"
-    packages: ClassVar = {"numba": "numba", **PACKAGES}
+    packages: ClassVar = {"numba": "numba"}
     presets: ClassVar = PRESETS["zestxml"]
     choices: ClassVar = CHOICES["zestxml"]
 

@@ -9,13 +9,18 @@ import numpy as np
 import pytest
 
 from xmcbench.data.xc_matrix import read_matrix
-from xmcbench.metrics import evaluate, inverse_propensity
+from xmcbench.metrics import Evaluation, TruePairs, inverse_propensity, label_frequency, true_ranks
 from xmcbench.topk import TopK
 
 DEPTH = 100
 BAR = 20
 
 pytrec_eval = pytest.importorskip("pytrec_eval", reason="pip install pytrec-eval-terrier")
+
+
+def evaluate(predictions, truth, weights=None):
+    pairs = TruePairs.of(truth)
+    return Evaluation(pairs, weights)(true_ranks(predictions.indices, pairs))
 
 
 def plausible_predictions(truth, seed=0):
@@ -58,8 +63,8 @@ def measurements():
 @pytest.mark.benchmark(group="metrics of 134,835 rows x 100 predictions", disable_gc=True)
 def test_xmcbench(benchmark, truth, predictions, measurements):
     # The training matrix is not at hand; the weights of the test matrix cost the same.
-    weights = inverse_propensity(truth, 0.6, 2.6)
-    benchmark.pedantic(lambda: evaluate(predictions, truth, inverse_propensity=weights), rounds=10, warmup_rounds=1)
+    weights = inverse_propensity(label_frequency(truth), truth.shape[0], 0.6, 2.6)
+    benchmark.pedantic(lambda: evaluate(predictions, truth, weights), rounds=10, warmup_rounds=1)
     if benchmark.stats:
         measurements["seconds"] = benchmark.stats.stats.median
 

@@ -17,7 +17,7 @@ from xmcbench.records import Store
 
 HEAVY = (
     *("torch", "transformers", "sentence_transformers", "accelerate", "faiss", "gensim", "numba", "matplotlib"),
-    *("sklearn", "scipy", "pecos", "bm25s", "sparse_dot_topn", "Stemmer", "pyarrow", "pandas", "shtab"),
+    *("sklearn", "scipy", "pecos", "bm25s", "Stemmer", "pyarrow", "pandas", "shtab"),
 )
 
 WATCH = """

@@ -1,12 +1,15 @@
-"""Independent implementations of the protocol, and cases to compare on."""
+"""Independent implementations of the protocol, cases to compare on, and the figures of a case."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytrec_eval
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
+from xmcbench.metrics import Evaluation, TruePairs, true_ranks
 from xmcbench.topk import TopK
 
 
@@ -25,6 +28,12 @@ def make_pairs(rows, labels):
     for row, true in enumerate(rows):
         matrix[row, list(true)] = 1
     return csr_matrix(matrix)
+
+
+def evaluate(predictions, truth, removed=None, inverse_propensity=None):
+    """Score predictions [N, k] by the true pairs [N, L], after a filter [N, L]; with PSP given propensities [L]."""
+    pairs = TruePairs.of(truth)
+    return Evaluation(pairs, inverse_propensity)(true_ranks(predictions.indices, pairs, removed))
 
 
 def reference_ranking(predictions, truth):
@@ -60,6 +69,14 @@ def reference_psp(predictions, truth, inverse_propensity, k):
         found += sum(inverse_propensity[label] for label in hits) / k
         attainable += sum(sorted((inverse_propensity[label] for label in true), reverse=True)[:k]) / k
     return found / attainable
+
+
+def reference_propensities(training, a, b):
+    """The inverse propensity of every label by the formula of Jain et al. (2016), one label at a time."""
+    instances, labels = training.shape
+    c = (math.log(instances) - 1) * (b + 1) ** a
+    columns = training.tocsc()
+    return np.array([1 + c * math.exp(-a * math.log(columns[:, label].nnz + b)) for label in range(labels)])
 
 
 def reference_ranks(predictions, truth, removed):

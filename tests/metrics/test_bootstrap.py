@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol_reference import make_pairs, make_predictions
+from protocol_reference import evaluate, make_pairs, make_predictions
 from scipy.stats import norm
 
-from xmcbench.metrics import METRICS, bootstrap, evaluate
+from xmcbench.metrics import METRICS, bootstrap
 
 
 @pytest.fixture(scope="module")

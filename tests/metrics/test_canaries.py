@@ -7,11 +7,20 @@ from math import log2
 
 import numpy as np
 import pytest
-from protocol_reference import make_pairs, make_predictions, reference_psp, reference_ranking
+from protocol_reference import (
+    evaluate,
+    make_pairs,
+    make_predictions,
+    reference_propensities,
+    reference_psp,
+    reference_ranking,
+)
 from scipy.sparse import csr_matrix
 
 from xmcbench import TopK, load_dataset
-from xmcbench.metrics import METRICS, evaluate, inverse_propensity, label_frequency
+from xmcbench.metrics import METRICS, label_frequency
+from xmcbench.records import Truth
+from xmcbench.runner.figures import weigh_labels
 
 #: The discounts of the ranks 1 to 5, and of the ideal lists of 1, 2 and 3 true labels.
 D1, D2, D3, D4, D5 = (1 / log2(rank + 1) for rank in range(1, 6))
@@ -177,7 +186,8 @@ class Known:
         data = load_dataset(name)
         training = data.train_pairs()
         self.truth, self.frequency = data.test_pairs()[:ROWS], label_frequency(training)
-        self.weights = inverse_propensity(training, *data.propensity)
+        self.weights = weigh_labels(Truth.of(data), data.propensity)
+        self.expected_weights = reference_propensities(training, *data.propensity)
         self.true = [self.truth.indices[slice(*self.truth.indptr[row : row + 2])] for row in range(self.truth.shape[0])]
         self.scored = [row for row, labels in enumerate(self.true) if len(labels)]
 
@@ -191,7 +201,7 @@ class Known:
         scores = np.where(indices < 0, -np.inf, -np.arange(indices.shape[1])).astype(np.float32)
         predictions = TopK(indices.astype(np.int32), scores)
         found = {name: values.mean() for name, values in reference_ranking(predictions, self.truth).items()}
-        return found | {f"PSP@{k}": reference_psp(predictions, self.truth, self.weights, k) for k in (1, 3, 5)}
+        return found | {f"PSP@{k}": reference_psp(predictions, self.truth, self.expected_weights, k) for k in (1, 3, 5)}
 
     def alike(self, order):
         """Every row gets the same 100 labels."""

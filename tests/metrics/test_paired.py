@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from protocol_reference import make_pairs, make_predictions
+from protocol_reference import evaluate, make_pairs, make_predictions
 
 from xmcbench.errors import DataError
-from xmcbench.metrics import METRICS, Scores, bounded, compare, evaluate, flips, holm, paired, seeds
+from xmcbench.metrics import METRICS, Scores, bounded, compare, flips, holm, paired, seeds
 from xmcbench.metrics.ties import Contender, difference, find_ties, p_value
 
 ROWS, LABELS = 400, 60

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from protocol_reference import (
     cases,
+    evaluate,
     make_pairs,
     make_predictions,
     reference_psp,
@@ -18,8 +19,8 @@ from protocol_reference import (
 
 from xmcbench.data.xc_matrix import read_filter, read_matrix
 from xmcbench.errors import DataError, MethodError
-from xmcbench.metrics import DEPTH, METRICS, Evaluation, TruePairs, evaluate, true_ranks
-from xmcbench.metrics.ranks import find, longest_filter, remove_filtered
+from xmcbench.metrics import DEPTH, METRICS, Evaluation, TruePairs, true_ranks
+from xmcbench.metrics.ranks import find, longest_filter
 from xmcbench.topk import TopK
 
 
@@ -47,8 +48,6 @@ def test_every_metric_follows_from_the_ranks(case):
     predictions, truth, removed = case
     pairs, weights = TruePairs.of(truth), 1 + np.arange(truth.shape[1]) / 3
     found = Evaluation(pairs, weights)(true_ranks(predictions.indices, pairs, removed))
-    whole = evaluate(predictions, truth, removed=removed, inverse_propensity=weights)
-    assert (found.values, found.scored, found.unlabeled) == (whole.values, whole.scored, whole.unlabeled)
     left = without(predictions, removed)
     expected = {name: values.mean() for name, values in reference_ranking(left, truth).items()}
     expected |= {f"PSP@{k}": reference_psp(left, truth, weights, k) for k in (1, 3, 5)}
@@ -101,6 +100,7 @@ def test_predictions_of_other_rows():
         ("has rank 101, but only 100", [1, 101], None),
         ("1 propensities, but a true pair has label 1", [1, 2], [1.0]),
         ("not a positive number", [1, 2], [1.0, 0.0]),
+        ("not a positive number", [1, 2], [1.0, np.nan]),
     ],
 )
 def test_ranks_that_do_not_fit(message, ranks, weights):
@@ -122,33 +122,12 @@ def test_among_no_predictions_nothing_is_found():
     assert (len(pair), len(rank)) == (0, 0)
 
 
-@given(cases(), st.integers(1, 20))
-@settings(deadline=None)
-def test_keeps_the_order_and_closes_the_gaps(case, depth):
-    predictions, _, removed = case
-    before = predictions.indices.copy()
-    left = remove_filtered(predictions.indices, removed, depth)
-    assert left.dtype == np.int32
-    for row, labels in enumerate(left.tolist()):
-        wanted = [label for label in before[row].tolist() if label >= 0 and label not in removed[row].indices][:depth]
-        assert labels == wanted + [-1] * (depth - len(wanted))
-    assert (predictions.indices == before).all(), "the predictions of the caller are left as they are"
-
-
 @given(cases())
 @settings(deadline=None)
 def test_a_filter_of_nothing_changes_nothing(case):
     predictions, truth, _ = case
     nothing = make_pairs([[]] * truth.shape[0], truth.shape[1])
-    assert (remove_filtered(predictions.indices, nothing, predictions.k) == predictions.indices).all()
-    assert (remove_filtered(predictions.indices, None, predictions.k) == predictions.indices).all()
     assert evaluate(predictions, truth, removed=nothing).values == evaluate(predictions, truth).values
-
-
-def test_predictions_beyond_the_depth_move_up():
-    indices = np.arange(103, dtype=np.int32)[None]
-    left = remove_filtered(indices, make_pairs([[0, 50, 101]], 103))
-    assert left.tolist() == [[label for label in range(103) if label not in (0, 50, 101)]]
 
 
 def test_a_filtered_true_pair_stays_true():
@@ -161,11 +140,6 @@ def test_longest():
     assert longest_filter(make_pairs([[0], [], [1, 2]], 3)) == 2
     assert longest_filter(make_pairs([[], []], 3)) == 0
     assert longest_filter(None) == 0
-
-
-def test_a_filter_of_other_rows():
-    with pytest.raises(DataError, match="the filter has 1 rows, the predictions 2"):
-        remove_filtered(np.zeros((2, 1), np.int32), make_pairs([[0]], 1))
 
 
 @pytest.mark.data

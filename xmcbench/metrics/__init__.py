@@ -1,6 +1,7 @@
 """Metrics: numbers from stored predictions. The protocol is written down in ``xmcbench.metrics.protocol``.
 
-    scores = evaluate(predictions, truth, removed=filter_pairs, inverse_propensity=weights)
+    pairs = TruePairs.of(truth)
+    scores = Evaluation(pairs, weights)(true_ranks(predictions.indices, pairs, filter_pairs))
     scores.values["P@1"], scores.intervals()["P@1"].se
 
     differences = compare([scores], [others])
@@ -13,8 +14,8 @@ from __future__ import annotations
 
 from xmcbench.metrics import invariants
 from xmcbench.metrics.bootstrap import Interval
-from xmcbench.metrics.evaluation import Evaluation, Scores, evaluate
-from xmcbench.metrics.labels import inverse_propensity, inverse_propensity_of, label_frequency, label_groups
+from xmcbench.metrics.evaluation import Evaluation, Scores
+from xmcbench.metrics.labels import inverse_propensity, label_frequency, label_groups
 from xmcbench.metrics.paired import Difference, compare, holm
 from xmcbench.metrics.protocol import DEPTH, METRICS, VERSION, Metric
 from xmcbench.metrics.ranks import TruePairs, true_ranks
@@ -31,12 +32,10 @@ __all__ = [
     "Scores",
     "TruePairs",
     "compare",
-    "evaluate",
     "half_width",
     "holm",
     "invariants",
     "inverse_propensity",
-    "inverse_propensity_of",
     "label_frequency",
     "label_groups",
     "true_ranks",

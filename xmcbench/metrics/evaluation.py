@@ -1,4 +1,4 @@
-"""Evaluation: every metric of the protocol, from predictions or from the ranks of the true pairs."""
+"""Evaluation: every metric of the protocol, from the ranks of the true pairs."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench.errors import DataError, MethodError
+from xmcbench.errors import DataError
 from xmcbench.metrics import bootstrap
 from xmcbench.metrics.bootstrap import Interval
 from xmcbench.metrics.protocol import DEPTH, METRICS
-from xmcbench.metrics.ranks import TruePairs, top_sums, true_ranks
+from xmcbench.metrics.ranks import TruePairs, top_sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from scipy.sparse import csr_matrix
-
-    from xmcbench.topk import TopK
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,24 +48,6 @@ class Scores:
     def intervals(self, seed: int = 0) -> dict[str, Interval]:
         """Return the bootstrap interval of every value: metric -> (low, high, se)."""
         return bootstrap.intervals(self.per_instance, self.attainable, seed)
-
-
-def evaluate(
-    predictions: TopK,
-    truth: csr_matrix,
-    *,
-    removed: csr_matrix | None = None,
-    inverse_propensity: NDArray[np.float64] | None = None,
-) -> Scores:
-    """Score predictions [N, k] against the true pairs [N, L] by the protocol in ``xmcbench.metrics.protocol``.
-
-    ``removed`` [N, L] is a filter; fetch 100 + ``longest_filter(removed)`` predictions for it. PSP is left out without
-    ``inverse_propensity`` [L], which the function of that name computes. Raises MethodError when the predictions do not
-    fit the truth, DataError when the other two do not.
-    """
-    _check_labels(predictions.indices, truth, removed, inverse_propensity)
-    pairs = TruePairs.of(truth)
-    return Evaluation(pairs, inverse_propensity)(true_ranks(predictions.indices, pairs, removed))
 
 
 class Evaluation:
@@ -134,24 +113,6 @@ def _gains(
 
 def _depths(family: str) -> list[int]:
     return [metric.k for metric in METRICS.values() if metric.family == family]
-
-
-def _check_labels(
-    indices: NDArray[np.int32],
-    truth: csr_matrix,
-    removed: csr_matrix | None,
-    inverse_propensity: NDArray[np.float64] | None,
-) -> None:
-    """Check the number of labels, which pairs and ranks do not have."""
-    labels = truth.shape[1]
-    if indices.size and indices.max() >= labels:
-        raise MethodError(f"label {indices.max()} is predicted, but there are only {labels} labels", "ids start at 0")
-    if removed is not None and removed.shape != truth.shape:
-        raise DataError(
-            f"the filter has the shape {removed.shape}, the truth {truth.shape}", "filter of another split?"
-        )
-    if inverse_propensity is not None and np.shape(inverse_propensity) != (labels,):
-        raise DataError(f"there are {labels} labels, but propensities of the shape {np.shape(inverse_propensity)}")
 
 
 def _check_ranks(ranks: NDArray[np.uint8], pairs: TruePairs) -> None:

@@ -35,19 +35,12 @@ def label_frequency(training: csr_matrix) -> NDArray[np.int64]:
     return np.bincount(labels, minlength=training.shape[1])
 
 
-def inverse_propensity(training: csr_matrix, a: float, b: float) -> NDArray[np.float64]:
+def inverse_propensity(frequency: NDArray[np.int64], instances: int, a: float, b: float) -> NDArray[np.float64]:
     """Return the inverse propensity of every label, float64 [L]: 1 + C (n + B)^-A, C = (ln N - 1)(B + 1)^A.
 
-    ``training`` [N, L] is the full training matrix, ``a`` and ``b`` are the dataset's constants (Jain et al., KDD
-    2016). Raises what ``inverse_propensity_of`` raises.
-    """
-    return inverse_propensity_of(label_frequency(training), training.shape[0], a, b)
-
-
-def inverse_propensity_of(frequency: NDArray[np.int64], instances: int, a: float, b: float) -> NDArray[np.float64]:
-    """Return inverse propensities from the pairs of every label, int [L], and the number of training instances.
-
-    Raises DataError for constants that are not positive and for fewer than ``MIN_INSTANCES`` training instances.
+    ``frequency`` int [L] counts the pairs n of every label in the full training matrix of N = ``instances`` rows; ``a``
+    and ``b`` are the dataset's constants (Jain et al., KDD 2016). Raises DataError for constants that are not positive
+    and for fewer than ``MIN_INSTANCES`` training instances.
     """
     if not (math.isfinite(a) and math.isfinite(b) and a > 0 and b > 0):
         raise DataError(

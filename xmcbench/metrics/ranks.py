@@ -116,39 +116,6 @@ def longest_filter(removed: csr_matrix | None) -> int:
     return int(np.bincount(rows, minlength=1).max())
 
 
-def remove_filtered(indices: NDArray[np.int32], removed: csr_matrix | None, depth: int = DEPTH) -> NDArray[np.int32]:
-    """Remove the pairs of a filter from predictions; returns int32 [N, depth].
-
-    ``indices`` [N, k] are label ids, best first, -1 where there is none; ``removed`` [N, L] holds the filter's pairs,
-    None for no filter. The order stays, gaps close, missing places are -1. Raises DataError when the filter is for
-    another number of rows.
-    """
-    indices = np.asarray(indices, np.int32)
-    if removed is None:
-        return _fit(indices, depth)
-    filtered, rank = find_filtered(indices, removed)
-    kept = _fit(indices, depth)
-    # Most rows lose nothing; only the others are rebuilt, from all the predictions they came with.
-    touched, row = np.unique(filtered, return_inverse=True)
-    affected = indices[touched]
-    affected[row, rank] = -1
-    present = affected >= 0
-    place = np.cumsum(present, axis=1) - 1
-    source_row, source_rank = np.nonzero(present & (place < depth))
-    closed = np.full((len(touched), depth), -1, np.int32)
-    closed[source_row, place[source_row, source_rank]] = affected[source_row, source_rank]
-    kept[touched] = closed
-    return kept
-
-
-def _fit(indices: NDArray[np.int32], depth: int) -> NDArray[np.int32]:
-    """Return a copy, cut or padded to ``depth`` columns."""
-    kept = np.full((len(indices), depth), -1, np.int32)
-    width = min(depth, indices.shape[1])
-    kept[:, :width] = indices[:, :width]
-    return kept
-
-
 def pairs_of(matrix: csr_matrix) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return rows and labels, int64 [pairs] each, of the non-zero entries of a sparse matrix, each once, row by row."""
     matrix = matrix.tocsr()

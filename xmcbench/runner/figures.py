@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from xmcbench.errors import DataError
-from xmcbench.metrics import Evaluation, Scores, invariants, inverse_propensity_of, label_groups
+from xmcbench.metrics import Evaluation, Scores, invariants, inverse_propensity, label_groups
 from xmcbench.metrics.labels import MIN_INSTANCES
 from xmcbench.records import Ranks, Truth
 from xmcbench.records.record import Figures, FilteredFigures
@@ -43,7 +43,7 @@ def weigh_labels(truth: Truth, constants: tuple[float, float]) -> np.ndarray | N
     """
     if truth.instances < MIN_INSTANCES:
         return None
-    return inverse_propensity_of(truth.frequency, truth.instances, *constants)
+    return inverse_propensity(truth.frequency, truth.instances, *constants)
 
 
 def check_scored(scores: Scores) -> None:

@@ -1,5 +1,3 @@
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,23 +7,8 @@ from scipy.sparse import csr_matrix, random, vstack
 
 from xmcbench import TopK
 from xmcbench.methods.sparse import search
+from xmcbench.methods.sparse.products import largest_products
 from xmcbench.methods.sparse.search import SparseIndex
-
-
-@pytest.fixture(
-    params=[
-        pytest.param(
-            {"sparse_dot_topn": "sparse-dot-topn"},
-            id="sparse-dot-topn",
-            marks=pytest.mark.skipif(find_spec("sparse_dot_topn") is None, reason="needs sparse-dot-topn"),
-        ),
-        pytest.param({"numba": "numba"}, id="numba"),
-    ],
-    autouse=True,
-)
-def engine(request, monkeypatch):
-    """The search by each package that can multiply."""
-    monkeypatch.setattr(search, "PACKAGES", request.param)
 
 
 def exact(queries, labels, k):
@@ -91,10 +74,9 @@ def test_zeros_that_are_stored_are_no_predictions():
     assert found.indices.tolist() == [[2, -1, -1, -1]] * 3
 
 
-@pytest.mark.skipif(find_spec("sparse_dot_topn") is None, reason="needs sparse-dot-topn")
 @pytest.mark.parametrize("cores", [1, 3])
-def test_both_packages_give_the_same(monkeypatch, cores):
-    """Many queries, words of very different frequency, and labels in common."""
+def test_threads_do_not_matter(monkeypatch, cores):
+    """More queries than a thread takes at a time, words of very different frequency, and labels in common."""
     rng = np.random.default_rng(0)
     features = (rng.random((2, 900, 8)) ** 4 * 300).astype(int)
     queries, labels = (
@@ -102,14 +84,20 @@ def test_both_packages_give_the_same(monkeypatch, cores):
         for side in features
     )
     labels = vstack([labels[:450], labels[:450]], format="csr")
-    found = []
-    for package in ("sparse_dot_topn", "numba"):
-        monkeypatch.setattr(search, "PACKAGES", {package: ""})
-        monkeypatch.setattr("xmcbench.methods.sparse.products.usable_cores", lambda: cores)
-        found.append(SparseIndex(labels).search(queries, 100))
-    assert np.array_equal(found[0].indices, found[1].indices)
-    assert np.array_equal(found[0].scores, found[1].scores)
-    assert (found[0].indices >= 0).all(axis=1).sum() > 500
+    monkeypatch.setattr("xmcbench.methods.sparse.products.usable_cores", lambda: cores)
+    found = SparseIndex(labels).search(queries, 100)
+    assert_same(found, exact(queries, labels, 100))
+    assert (found.indices >= 0).all(axis=1).sum() > 500
+
+
+def test_indices_of_more_bits_give_the_same():
+    """A block of more than 2^31 entries has them."""
+    queries, by_feature = (random(*shape, 0.2, format="csr", random_state=0) for shape in ((50, 30), (30, 40)))
+    expected = largest_products(queries, by_feature, 5)
+    for matrix in (queries, by_feature):
+        matrix.indptr, matrix.indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
+    found = largest_products(queries, by_feature, 5)
+    assert all(map(np.array_equal, found, expected))
 
 
 def test_slices_do_not_matter(monkeypatch):
