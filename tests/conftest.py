@@ -142,8 +142,6 @@ class SharedServers(Servers):
     """The fork servers of all runs in the process of the tests: one takes longer to start than most cells take."""
 
     def server(self, imports, environment):
-        # XR-Linear imports scikit-learn, which takes longer than the rest of its cells here.
-        imports = (*imports, "sklearn.preprocessing") if "numba" in imports else imports
         return super().server(imports, {name: environment[name] for name in environment.keys() - VARYING})
 
     def end(self):

@@ -11,6 +11,7 @@ import pytest
 from make_texts import main as make_texts
 
 from xmcbench import parameters
+from xmcbench.environment import hardware
 from xmcbench.errors import StorageError
 from xmcbench.plugins.loading import load
 from xmcbench.plugins.registry import Registry
@@ -114,11 +115,17 @@ def test_all_of_it_is_small():
 @pytest.mark.timeout(1200)
 def test_the_stored_outcomes_are_those_of_today():
     found = run.run_all(jobs=2)
-    stored = read_outcomes(canary_folder() / OUTCOMES, found)
+    stored, here = read_outcomes(canary_folder() / OUTCOMES, found), hardware().processor
+    in_16_bits = {
+        (canary.method, canary.name) for canary in canaries() if canary.values.get("precision") in ("bf16", "fp16")
+    }
+    assert {method for method, _ in in_16_bits} > {"ict", "maclr", "ngame", "embedder"}
     differences = [
         f"{method}.{difference.canary}: {difference.what}"
         for method, outcomes in found.items()
         for difference in compare(stored[method].outcomes, outcomes)
+        # Processors round sums in 16 bits in ways of their own, and then train on other negatives.
+        if stored[method].processor == here or (method, difference.canary) not in in_16_bits
     ]
     assert not differences, names(differences)
 
