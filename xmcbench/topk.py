@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xmcbench.errors import DataError, MethodError
-from xmcbench.storage.arrays import read_arrays, read_rows
-from xmcbench.storage.atomic import atomic_file, writing
+from xmcbench.storage.arrays import read_arrays, read_rows, write_rows
 from xmcbench.storage.reading import Unreadable
 
 if TYPE_CHECKING:
@@ -211,29 +207,8 @@ class TopK:
 
         Raises ValueError, and writes nothing, where the parts are not as many rows and columns.
         """
-        rows, path = 0, Path(path)
-        with (
-            atomic_file(path) as stream,
-            # Deflate would save a third of the bytes, and take most of the time of scoring a million rows.
-            zipfile.ZipFile(stream, "w") as archive,
-            # An archive is written one array after the other, so the second one waits here.
-            tempfile.TemporaryFile(dir=path.parent) as waiting,
-        ):
-            with archive.open("indices.npy", "w", force_zip64=True) as member:
-                _write_header(member, np.dtype(np.int32), (instances, k))
-                for part in parts:
-                    if part.indices.shape[1:] != (k,) or part.scores.shape != part.indices.shape:
-                        raise ValueError(f"a part has the shapes {part.indices.shape} and {part.scores.shape}")
-                    rows += len(part)
-                    member.write(np.ascontiguousarray(part.indices, np.int32).data)
-                    with writing(path):  # not around the parts, whose errors are the method's
-                        waiting.write(np.ascontiguousarray(part.scores, np.float32).data)
-            if rows != instances:
-                raise ValueError(f"the parts have {rows} rows, not {instances}")
-            waiting.seek(0)
-            with archive.open("scores.npy", "w", force_zip64=True) as member:
-                _write_header(member, np.dtype(np.float32), (instances, k))
-                shutil.copyfileobj(waiting, member, 1 << 20)
+        arrays = ((part.indices, part.scores) for part in parts)
+        write_rows(Path(path), arrays, (instances, k), indices=np.int32, scores=np.float32)
 
     @classmethod
     def load(cls, path: str | Path) -> TopK:
@@ -295,11 +270,6 @@ def _read_errors(path: Path) -> Iterator[None]:
         raise DataError(f"cannot read {path}: {error}") from error
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is not a prediction file: {error}", _FILE) from error
-
-
-def _write_header(member: IO[bytes], dtype: np.dtype, shape: tuple[int, int]) -> None:
-    header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(member, header)  # type: ignore[no-untyped-call]
 
 
 def _unmasked(name: str, values: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from xmcbench.output.layout import _pieces, fill, format_table, in_markdown, limit_in_pipes
-from xmcbench.output.quantities import duration, format_count
+from xmcbench.output.quantities import duration, format_count, format_p
 
 HEADS = ["Method", "P@1", "P@3", "R@100"]
 LINES = [
@@ -178,3 +178,11 @@ def test_seconds_as_a_person_says_them():
         "60 min",
         "3 h 20 min",
     ]
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [(0.0, "< 0.0001"), (9.9e-5, "< 0.0001"), (1e-4, "0.0001"), (0.05, "0.0500"), (1.0, "1.0000")],
+)
+def test_no_p_value_is_printed_as_zero(p, text):
+    assert format_p(p) == text

@@ -10,15 +10,20 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from xmcbench.command import flags, request
-from xmcbench.errors import UsageError
+from xmcbench.errors import StorageError, UsageError
 from xmcbench.output.layout import fill
 from xmcbench.output.quantities import format_count
+
+if TYPE_CHECKING:
+    from xmcbench.records import Record, Store, Truth
 
 #: Values that the hub's client takes for true.
 _ON = ("1", "ON", "YES", "TRUE")
@@ -82,15 +87,44 @@ def _format(fact: object) -> str:
     return "unknown" if fact is None else str(fact)
 
 
-def _find_damage(cache: Path, runs: Path) -> list[str]:
-    from xmcbench.records import Store
+def _find_damage(cache: Path, runs: Path) -> Iterator[str]:
+    """Yield a line with the path for all that is damaged. Raises StorageError for an unreadable folder."""
+    from xmcbench.records import Store, Truth
     from xmcbench.storage.artifact_store import examine, list_stores
     from xmcbench.storage.locations import cluster_cache
 
-    examined = chain.from_iterable(map(examine, (cache, *list_stores(cluster_cache()))))
-    kept = [(folder, problem) for folder, problem in examined if problem]
-    found = [f"{folder}: {problem}; it will be regenerated when needed" for folder, problem in kept]
-    return found + (list(Store(runs).find_damage()) if runs.is_dir() else [])
+    if runs.is_dir():
+        store, truths = Store(runs), dict[Path, Truth | None]()
+        records = store.records()
+        yield from map(str, store.left_out.values())
+        for record in records:
+            yield from _find_damage_of(record, store, truths)
+    folders = (cache, *list_stores(cluster_cache()), *(list_stores(runs) if runs.is_dir() else ()))
+    for folder, problem in chain.from_iterable(map(examine, folders)):
+        if problem:
+            yield f"{folder}: {problem}; it will be regenerated when needed"
+
+
+def _find_damage_of(record: Record, store: Store, truths: dict[Path, Truth | None]) -> Iterator[str]:
+    """truths: by file, those that were read before; None for one that could not be read, which is said once."""
+    from xmcbench.storage.canonical import sha256_file
+
+    path = store.predictions_path(record.cell)
+    try:
+        if record.ranks is not None:
+            file = store.truth_path(record.cell.dataset, record.ranks.truth_sha256)
+            if file not in truths:
+                truths[file] = None
+                truths[file] = store.truth(record)
+            truth = truths[file]
+            if truth is not None:
+                store.ranks(record, truth)
+        if record.predictions is not None and path.exists() and sha256_file(path) != record.predictions.sha256:
+            yield f"{path}: checksum mismatch; figures follow from the ranks, the predictions are lost"
+    except StorageError as error:
+        yield str(error)
+    except (OSError, ValueError) as error:
+        yield f"{path}: {error}"
 
 
 def _nearest(folder: Path) -> Path:

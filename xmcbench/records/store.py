@@ -6,7 +6,6 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from itertools import chain
 from pathlib import Path
 
 from xmcbench.errors import DataError, StorageError, UsageError, XmcbenchError
@@ -17,7 +16,7 @@ from xmcbench.records.record import Cell, RanksFacts, Record
 from xmcbench.records.record_json import DamagedRecord, as_json, check_readable, read_record, seal
 from xmcbench.setting import Setting, Subset
 from xmcbench.storage.arrays import read_pattern
-from xmcbench.storage.artifact_store import examine, list_stores, sweep_stores
+from xmcbench.storage.artifact_store import sweep_stores
 from xmcbench.storage.atomic import make_folder, on_disk_of, write_json, writing
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.locks import hold_shared, sweep_claims
@@ -340,36 +339,6 @@ class Store(Layout):
                 f"{path / member}: checksum mismatch", "restore the file or run the cell again with --force"
             )
         return ranks
-
-    def find_damage(self) -> Iterator[str]:
-        """Yield a line with the path for everything that is damaged. Raises StorageError for an unreadable folder."""
-        truths: dict[Path, Truth | None] = {}
-        records = self.records()
-        yield from map(str, self.left_out.values())
-        for record in records:
-            yield from self._find_damage_of(record, truths)
-        for folder, problem in chain.from_iterable(map(examine, list_stores(self.root))):
-            if problem:
-                yield f"{folder}: {problem}; it will be regenerated when needed"
-
-    def _find_damage_of(self, record: Record, truths: dict[Path, Truth | None]) -> Iterator[str]:
-        """truths: by file, those that were read before; None for one that could not be read, which is said once."""
-        path = self.predictions_path(record.cell)
-        try:
-            if record.ranks is not None:
-                file = self.truth_path(record.cell.dataset, record.ranks.truth_sha256)
-                if file not in truths:
-                    truths[file] = None
-                    truths[file] = self.truth(record)
-                truth = truths[file]
-                if truth is not None:
-                    self.ranks(record, truth)
-            if record.predictions is not None and path.exists() and sha256_file(path) != record.predictions.sha256:
-                yield f"{path}: checksum mismatch; figures follow from the ranks, the predictions are lost"
-        except StorageError as error:
-            yield str(error)
-        except (OSError, ValueError) as error:
-            yield f"{path}: {error}"
 
 
 @contextmanager

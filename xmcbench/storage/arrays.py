@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+import shutil
+import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Literal
 import numpy as np
 
 from xmcbench.errors import DataError
-from xmcbench.storage.atomic import atomic_file
+from xmcbench.storage.atomic import atomic_file, writing
 from xmcbench.storage.reading import ARRAYS, PIECEWISE, check_size, is_lfs_pointer, open_regular, read_bytes
 
 if TYPE_CHECKING:
@@ -81,6 +83,48 @@ def read_rows(path: Path, rows: int, *names: str) -> Iterator[list[np.ndarray]]:
             yield [_read_array(name, streams[name], (count, *headers[name][0][1:]), headers[name][2]) for name in names]
         for name, stream in streams.items():
             _check_end(name, stream)
+
+
+def write_rows(path: Path, parts: Iterable[Sequence[np.ndarray]], shape: tuple[int, ...], **dtypes: type) -> None:
+    """Write arrays of one shape as an .npz, some rows of each at a time, without holding more of them.
+
+    parts: rows of each array. dtypes: their types, by name. Equal arrays give equal bytes. Raises ValueError, and
+    writes nothing, where the parts are not of this shape; StorageError.
+    """
+    (first, *others), rows = dtypes, 0
+    with (
+        atomic_file(path) as stream,
+        # Deflate would save a third of the bytes, and take most of the time of scoring a million rows.
+        zipfile.ZipFile(stream, "w") as archive,
+        ExitStack() as opened,
+    ):
+        # An archive is written one array after the other, so the others wait here.
+        waiting = [opened.enter_context(tempfile.TemporaryFile(dir=path.parent)) for _ in others]
+        with _open_member(archive, first, dtypes[first], shape) as member:
+            for arrays in parts:
+                if any(array.shape != (len(arrays[0]), *shape[1:]) for array in arrays):
+                    raise ValueError(f"a part has the shapes {' and '.join(str(array.shape) for array in arrays)}")
+                rows += len(arrays[0])
+                content = [np.ascontiguousarray(*item).data for item in zip(arrays, dtypes.values(), strict=True)]
+                member.write(content[0])
+                with writing(path):  # not around the parts, whose errors are those of their source
+                    for file, own in zip(waiting, content[1:], strict=True):
+                        file.write(own)
+        if rows != shape[0]:
+            raise ValueError(f"the parts have {rows} rows, not {shape[0]}")
+        for name, file in zip(others, waiting, strict=True):
+            file.seek(0)
+            with _open_member(archive, name, dtypes[name], shape) as member:
+                shutil.copyfileobj(file, member, 1 << 20)
+
+
+@contextmanager
+def _open_member(archive: zipfile.ZipFile, name: str, dtype: type, shape: tuple[int, ...]) -> Iterator[IO[bytes]]:
+    """Open an array of an archive for its content; the header is written."""
+    header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+        np.lib.format.write_array_header_1_0(member, header)  # type: ignore[no-untyped-call]
+        yield member
 
 
 @contextmanager

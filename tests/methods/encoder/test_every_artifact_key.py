@@ -22,7 +22,7 @@ from xmcbench.data import opening
 from xmcbench.data import store as data_store
 from xmcbench.data.card import Card, Derivation
 from xmcbench.data.dataset import Dataset
-from xmcbench.data.sources import tables
+from xmcbench.data.sources import columns
 from xmcbench.methods.deepxml.bags import Tokens
 from xmcbench.methods.dense.vectors import shared_vectors
 from xmcbench.methods.dexml import DEXML
@@ -596,9 +596,9 @@ def _(world, name="a.txt", content="a", layout="b", separator=";"):
     data_store.get_corpus(SimpleNamespace(kind="train", files=(file,), path=file), source)
 
 
-@case("data.sources.tables:_columns_of", "columns", content="b")
+@case("data.sources.columns:list_columns", "columns", content="b")
 def _(world, content="a"):
-    tables._columns_of([world.file("train.jsonl", content)])
+    columns.list_columns([world.file("train.jsonl", content)])
 
 
 @case("data.dataset:filter_store", "filter", content="b", rows=3, columns=4)

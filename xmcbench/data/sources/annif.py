@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from xmcbench.data.sources import records
+from xmcbench.data.sources.columns import DEFAULTS
 from xmcbench.data.sources.records import Record
 from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Source, instance_rows, note_left_out
-from xmcbench.data.sources.tables import DEFAULTS
 from xmcbench.data.sources.vocabulary import LANGUAGE, NAMES, SKOS, SUFFIXES, bare, read_vocabulary
 from xmcbench.data.text_files import at, find_source, read_document, read_lines, suffix_of
 from xmcbench.errors import DataError

@@ -12,10 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from xmcbench.data.sources.columns import DEFAULTS
 from xmcbench.data.sources.records import ARROW, ENDINGS, SUFFIXES
 from xmcbench.data.sources.source import Place
 from xmcbench.data.sources.splits import check_shards, find_splits, note_validation
-from xmcbench.data.sources.tables import DEFAULTS, Files, Tables
+from xmcbench.data.sources.tables import Files, Tables
 from xmcbench.errors import DataError, Unavailable
 from xmcbench.extras import installation
 from xmcbench.storage.locations import cache_root, hub_home, read_path

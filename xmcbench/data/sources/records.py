@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -40,23 +39,6 @@ _PRINTED = re.compile(
 _QUOTED = re.compile(r'"[^"]*(""[^"]*)+"')
 #: The code of a row without a label, in Hugging Face `datasets`.
 _NO_LABEL = -1
-#: Other separators that people use, the ones first that are the least likely within a label. A note is about one in at
-#: least so many cells without the separator, if no more than this share of them have the separator.
-_OTHERS = {
-    "\n": "line breaks",
-    "|": "vertical bars",
-    "\uff1b": "full-width semicolons",
-    "\u3001": "ideographic commas",
-    "\uff0c": "full-width commas",
-    " / ": "slashes",
-    ",": "commas",
-}
-_LEAST, _FEW = 10, 0.1
-#: A cell of text that is a vector: with something between its digits, or bare, which could be the code of a label.
-_DIVIDED, _BARE = re.compile(r"[01](?:[\s,|/]+[01])+"), re.compile(r"[01]{3,}")
-#: An integer, also as a program writes it that keeps numbers as floats; and missing values as pandas prints them.
-_INTEGER, _MISSING = re.compile(r"-?[0-9]+(\.0)?"), ("nan", "none", "null", "<na>")
-
 _OBJECTS = "expected one JSON object per line"
 
 
@@ -143,28 +125,6 @@ def read_records(paths: Iterable[Path], columns: Iterable[str] = ()) -> Iterator
 
             for row, (cells, names) in enumerate(read_table(path, wanted), 1):
                 yield Record(path, row, cells, names)
-
-
-def columns_of(paths: Sequence[Path]) -> list[str]:
-    """The columns of the shards of a table; of JSON Lines, the keys of all rows. Raises DataError where no row is."""
-    found = {name: None for path in paths for name in columns_in(path)}
-    if not found:
-        raise DataError(f"{paths[0]} is empty", "a table needs rows")
-    return [*found]
-
-
-def columns_in(path: Path) -> list[str]:
-    """The columns of a file; of JSON Lines, the keys of all rows. None of a text file without rows."""
-    if suffix_of(path) not in _TEXT:
-        from xmcbench.data.sources.arrow_tables import column_names
-
-        return column_names(path)
-    found: dict[str, None] = {}
-    for record in read_records((path,)):
-        found |= dict.fromkeys(record.cells)
-        if suffix_of(path) in (".csv", ".tsv"):
-            break  # in JSON, a row need not have every key
-    return [*found]
 
 
 def read_csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
@@ -267,104 +227,3 @@ def write_objects(path: Path, entries: Iterable[Mapping[str, object]]) -> None:
     with atomic_gzip(path) as stream:
         for entry in entries:
             stream.write(f"{json.dumps(entry, ensure_ascii=False)}\n".encode())
-
-
-def spell(separator: str) -> str:
-    """Return a separator as one writes it behind ?separator=, with white space that can be seen."""
-    return separator.replace(" ", "%20").replace("\n", "%0A")
-
-
-class LabelColumn:
-    """The cells of a column of labels, counted while they are read: vectors of zeros and ones, integers written as
-    floats, or lists with another separator, are told by the whole column only. has_table: labels are uids of a table.
-    """
-
-    def __init__(self, name: str, separator: str, has_table: bool) -> None:
-        self._name, self._separator, self._has_table = name, separator, has_table
-        self._texts = self._divided = 0
-        self._others = dict.fromkeys(_OTHERS, 0)
-        self._first: Record | None = None
-        self._digits = ""
-        self._is_vector, self._is_certain = True, False
-        self._are_integers = not has_table
-        self._float: tuple[Record, str] | None = None
-        self._missing: dict[str, None] = {}
-        self._without = 0
-
-    def add(self, record: Record) -> None:
-        """Count a cell."""
-        cell = record.cells.get(self._name)
-        text = cell if isinstance(cell, str) and not cell.lstrip().startswith("[") else ""
-        is_text = bool(text.strip())
-        self._texts += is_text
-        is_divided = is_text and self._separator in text
-        self._divided += is_divided
-        for sign in () if is_divided else self._others:
-            self._others[sign] += sign in text.strip()
-        values = record.values(self._name, self._separator)
-        if not self._has_table:
-            self._count_numbers(record, [str(value).strip() for value in values], is_text)
-        if not (self._is_vector and values):
-            return
-        only = values[0] if len(values) == 1 and isinstance(values[0], str) else ""
-        is_bare = not self._has_table and _BARE.fullmatch(only) is not None
-        if is_text and _DIVIDED.fullmatch(only):
-            digits = re.sub("[^01]", "", only)
-        else:
-            digits = "".join(map(str, values)) if {*map(str, values)} <= {"0", "1"} or is_bare else ""
-        if self._first is None:
-            self._first, self._digits = record, digits
-        self._is_vector = len(digits) > 1 and len(digits) == len(self._digits)
-        if is_bare:  # a number does not begin with a zero
-            self._is_certain |= digits.startswith("0")
-        else:  # labels are neither repeated nor in another order
-            self._is_certain |= len({*digits}) < len(digits) or digits != self._digits
-
-    def _count_numbers(self, record: Record, labels: Sequence[str], is_text: bool) -> None:
-        """Tell integers and missing values. is_text: these labels are no list."""
-        missing = [label for label in labels if label.casefold() in _MISSING]
-        self._missing |= dict.fromkeys(missing)
-        self._without += bool(missing)
-        for label in labels if self._are_integers else ():
-            found = _INTEGER.fullmatch(label)
-            if found and found[1] and is_text:
-                self._float = self._float or (record, label)
-            elif label not in self._missing:
-                self._are_integers = found is not None and not found[1]
-
-    def check(self) -> None:
-        """Raise DataError where all cells are vectors of zeros and ones, of one length, or integers, some as floats."""
-        if self._float and self._are_integers:
-            record, label = self._float
-            hint = f"in pandas, frame[{self._name!r}].astype('Int64') writes {label.removesuffix('.0')}"
-            what = f"{self._name} has {label[:40]!r}, which is not a label"
-            raise record.error(what, f'{hint}; a label that is such a text is written ["{label}"]')
-        if self._first is not None and self._is_vector and self._is_certain:
-            cell = str(self._first.cells[self._name])[:40]
-            what = f"a vector of {len(self._digits)} zeros and ones as in every row, not the labels"
-            hint = "labels that are such codes need a table labels.csv with uid and title"
-            raise self._first.error(
-                f"{self._name} is {cell!r}, {what}", f"give every row the labels at its ones; {hint}"
-            )
-
-    def notes(self, file: str) -> list[str]:
-        """A note where another sign seems to separate the labels, and one on labels that may be missing values."""
-        return [*self._note_missing(file), *self._note_separator(file)]
-
-    def _note_missing(self, file: str) -> list[str]:
-        if not self._without:
-            return []
-        *others, last = map(repr, self._missing)
-        named = f"{', '.join(others)} or {last}" if others else last
-        rows = f"{format_count(self._without, 'row')} of {file} {'has' if self._without == 1 else 'have'}"
-        return [f"{rows} the label {named}: if that means no label, leave the cell empty"]
-
-    def _note_separator(self, file: str) -> list[str]:
-        sign, count = max(self._others.items(), key=itemgetter(1))
-        if count < max(_LEAST, self._texts / 2) or self._divided > _FEW * count:
-            return []
-        return [
-            f"the separator {self._separator!r} is in {self._divided:,} of {self._texts:,} cells of {self._name} in "
-            f"{file}, and {sign!r} in {count:,} of the others; if {_OTHERS[sign]} separate the labels, append "
-            f"?separator={spell(sign)} to the place"
-        ]

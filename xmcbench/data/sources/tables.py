@@ -4,130 +4,31 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from xmcbench.data.sources import Content, Holding, Part, Place, Row, Source, records
-from xmcbench.data.sources.records import (
-    ENDINGS,
+from xmcbench.data.sources.columns import (
+    CONTENT,
+    DEFAULTS,
+    LISTS,
+    OF_LABELS,
+    TEXT,
+    Columns,
     LabelColumn,
-    Record,
-    columns_in,
-    columns_of,
-    note_division,
-    read_records,
+    list_columns,
+    note_gaps,
     spell,
 )
+from xmcbench.data.sources.records import ENDINGS, Record, read_records
 from xmcbench.data.sources.source import clean_details, instance_rows, label_rows
 from xmcbench.data.sources.splits import LABELS, TEST, TRAIN, choose_split, find_splits, list_tables, note_validation
 from xmcbench.data.text_files import suffix_of
 from xmcbench.errors import DataError, UsageError
-from xmcbench.output.quantities import format_count
-from xmcbench.storage.atomic import atomic_file, write_text
-from xmcbench.storage.fingerprint import fingerprint
-from xmcbench.storage.reading import read_text
-
-#: The columns that are tried per role where none is named.
-DEFAULTS = {
-    "uid": ("uid", "id", "_id", "document_id"),
-    "title": ("title",),
-    "text": ("text", "content", "abstract", "body", "document", "sentence"),
-    "labels": ("labels", "label", "subjects", "tags", "categories", "keywords"),
-}
-
-#: The title in a table of labels that has no column of texts.
-_LABEL_TITLES = ("title", "label", "name")
-#: Columns of a table of labels: lists, and a content.
-_LISTS, _CONTENT = ("alternatives", "parents"), "content"
-_OF_LABELS = (*_LISTS, _CONTENT)
-#: Between labels in one cell, where they are not a list.
-_SEPARATOR = ";"
-#: The tables whose cells are all text, so that labels are divided by the separator.
-_TEXT = (".csv", ".tsv")
-#: The tables whose rows need not have every column, and the file in the cache that has the columns of one.
-_JSON, _COLUMNS = (".json", ".jsonl"), "columns.json"
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The column of each role; None where there is none. separator: between the labels of a cell of text."""
-
-    uid: str | None
-    title: str | None
-    text: str | None
-    labels: str | None
-    separator: str
-
-    def __str__(self) -> str:
-        return f"{self.of_texts}{f', labels={self.labels}' if self.labels else '; there is no column of labels'}"
-
-    @property
-    def of_texts(self) -> str:
-        """The columns of a document, in words."""
-        return ", ".join(f"{role}={name}" for role in ("uid", "title", "text") if (name := getattr(self, role)))
-
-    def names(self) -> tuple[str, ...]:
-        """The columns that are there."""
-        return tuple(filter(None, (self.uid, self.title, self.text, self.labels)))
-
-    @classmethod
-    def of(cls, files: Sequence[Path], options: Mapping[str, str], labels: bool = False) -> Columns:
-        """The columns that are named, or the first of the usual ones. labels: of a table of labels.
-
-        A column that is named as title, text or labels is not taken for another of these. Raises UsageError, and
-        DataError for a shard without a column that is read.
-        """
-        found: dict[str, str | None] = {}
-        present, where = _columns_of(files), files[0]
-        has = f"it has: {', '.join(present)}{note_division(present, where)}"
-        given = {options.get(role) for role in DEFAULTS if role != "uid"}
-        usual_names = {**DEFAULTS, "title": _LABEL_TITLES} if labels and "text" not in present else DEFAULTS
-        for role, usual in usual_names.items():
-            wanted = options.get(role)
-            if wanted is not None and wanted not in present:
-                raise UsageError(f"{where} has no column {wanted!r}", has)
-            free = (name for name in usual if name in present and (role == "uid" or name not in given))
-            found[role] = wanted or next(free, None)
-        if found["text"] is None and found["title"] is None:
-            hint = "call them uid and title" if labels else 'name it: "PLACE?text=COLUMN&labels=COLUMN"'
-            raise UsageError(f"{where} has no text column with a known name", f"{hint}; {has}")
-        columns = cls(**found, separator=options.get("separator") or _SEPARATOR)
-        used = (columns.uid, columns.title or columns.text, *_OF_LABELS) if labels else columns.names()
-        _check_shards(files, [name for name in used if name and name in present])
-        return columns
-
-
-def _check_shards(files: Sequence[Path], used: Sequence[str]) -> None:
-    """Raise DataError for a shard without a column that is read, of which its rows would be empty.
-
-    In JSON, a row need not have every key.
-    """
-    for path in files if len(files) > 1 and suffix_of(files[0]) not in _JSON else ():
-        present = columns_in(path)
-        if present and (lacking := next((name for name in used if name not in present), None)):
-            hint = f"every shard needs the columns of the others, in CSV a header; it has: {', '.join(present)}"
-            raise DataError(f"{path} has no column {lacking!r}, which other shards have", hint)
-
-
-def _columns_of(files: Sequence[Path]) -> list[str]:
-    """Return what ``columns_of`` does. It is kept for JSON, of which that reads all rows."""
-    if suffix_of(files[0]) not in _JSON:
-        return columns_of(files)
-    from xmcbench.data.store import changed_error, get_cached
-
-    sha256 = fingerprint(*files)
-
-    def fill(folder: Path) -> None:
-        write_text(folder / _COLUMNS, json.dumps(columns_of(files)))  # a key may be no text
-        if fingerprint(*files) != sha256:
-            raise changed_error(files[0])
-
-    folder = get_cached("columns", {"sha256": sha256}, fill)
-    return [*json.loads(read_text(folder / _COLUMNS))]
+from xmcbench.storage.atomic import atomic_file
 
 
 class Files(NamedTuple):
@@ -202,7 +103,7 @@ class Tables(Source):
 
         The title only with the text: a document is not to lose its text without a word.
         """
-        present = _columns_of(self._document_files())
+        present = list_columns(self._document_files())
         shared = {role: options[role] for role in ("uid", "title", "text") if options.get(role) in present}
         if "text" in options and "text" not in shared:
             shared.pop("title", None)
@@ -226,7 +127,7 @@ class _Tables:
         found: dict[str, list[str]] = {}
         for files in self._parts.values():
             columns = self._columns(files)
-            is_divided = columns.labels and suffix_of(files[0]) in _TEXT
+            is_divided = columns.labels and suffix_of(files[0]) in TEXT
             said = f"{columns}, separator={spell(columns.separator)}" if is_divided else str(columns)
             found.setdefault(said, []).append(files[0].name)
         notes = [f"columns of {' and '.join(names)}: {said}" for said, names in found.items()]
@@ -258,7 +159,7 @@ class _Tables:
         """The texts of these files. notes: gets one on their columns."""
         columns = self._columns(files)
         notes.append(f"columns of {files[0].name}: {columns.of_texts}")
-        found = _note_gaps(read_records(files, columns.names()), (columns.title, columns.text), notes)
+        found = note_gaps(read_records(files, columns.names()), (columns.title, columns.text), notes)
         for row, record in enumerate(found):
             yield Row(record.path, record.line, *_texts(columns, row, record))
 
@@ -271,12 +172,12 @@ class _Tables:
             return
         columns = self._label_columns
         # The content is the title where there is no other.
-        content = _CONTENT if columns.title else None
-        for row, record in enumerate(read_records(self._labels, (*columns.names(), *_OF_LABELS))):
+        content = CONTENT if columns.title else None
+        for row, record in enumerate(read_records(self._labels, (*columns.names(), *OF_LABELS))):
             title = record.text(columns.title or columns.text)
             if not title.strip():
                 raise record.error("the label has no text", "every label needs one")
-            names, parents = (record.labels(column, columns.separator) for column in _LISTS)
+            names, parents = (record.labels(column, columns.separator) for column in LISTS)
             details = clean_details(title, names, record.text(content), parents)
             yield Row(record.path, record.line, _uid(columns, row, record), title, details=details)
 
@@ -308,13 +209,13 @@ class _Tables:
         columns = self._columns(files)
         column = LabelColumn(columns.labels or "", columns.separator, bool(self._labels))
         read = (columns.title, columns.text, columns.labels)
-        for row, record in enumerate(_note_gaps(read_records(files, columns.names()), read, notes)):
+        for row, record in enumerate(note_gaps(read_records(files, columns.names()), read, notes)):
             labels = []
             if columns.labels:
                 column.add(record)
                 labels = self._labels_of(columns, record)
             if labels and self._labels and self._label_columns.uid is None:  # a code would be the number of a row
-                hint = f"call the column of its uids uid; it has: {', '.join(_columns_of(self._labels))}"
+                hint = f"call the column of its uids uid; it has: {', '.join(list_columns(self._labels))}"
                 raise record.error(f"{self._labels[0].name} has no column uid", hint)
             if unknown := [label for label in labels if label not in self._ids]:
                 hint = self._describe_labels(unknown[0]) if self._labels else ""
@@ -329,22 +230,6 @@ class _Tables:
         titled = next((label.uid for label in self._label_rows() if label.title == unknown), None)
         where = f", where this is the title of {titled[:60]!r}" if titled is not None else ""
         return f"labels are uids of {name}{where}; if they are texts, move it to another folder"
-
-
-def _note_gaps(rows: Iterable[Record], columns: Iterable[str | None], notes: list[str]) -> Iterator[Record]:
-    """Yield rows. notes: gets one on each column that some of them do not have: in JSON a key may be misspelled."""
-    names = [*filter(None, columns)]
-    total, gaps = 0, dict[str, tuple[int, Record]]()
-    for record in rows:
-        total += 1
-        for name in names:
-            if name not in record.cells:
-                count, first = gaps.get(name, (0, record))
-                gaps[name] = (count + 1, first)
-        yield record
-    for name, (count, first) in gaps.items():
-        where = f"{count:,} of {format_count(total, 'row')}, the first in {first.path.name}, line {first.line}"
-        notes.append(f"no key {name!r} in {where}: read as empty")
 
 
 def _texts(columns: Columns, row: int, record: Record) -> tuple[str, str, str]:
@@ -431,7 +316,7 @@ class Parquet(_Written):
         import pyarrow as pa
         from pyarrow import parquet
 
-        lists = ("labels", *_LISTS)
+        lists = ("labels", *LISTS)
         schema = pa.schema([(name, pa.list_(pa.string()) if name in lists else pa.string()) for name in columns])
         with atomic_file(path) as stream, parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
             while batch := [*islice(entries, _ROWS)]:
