@@ -5,7 +5,7 @@ import pytest
 
 from xmcbench.errors import NoResult, UnknownName, UsageError
 from xmcbench.records import Staleness, Store
-from xmcbench.records.selection import Conditions, choose, choose_row
+from xmcbench.records.selection import Conditions, choose, choose_row, places
 from xmcbench.setting import Setting
 
 FEW = Setting.of("fs", 0.1)
@@ -198,6 +198,17 @@ def test_a_name_that_is_not_there_is_answered_with_those_that_are(chosen, tmp_pa
         choose(Store(tmp_path / "runs"), "tfdif", "b", Conditions())
     with pytest.raises(UnknownName, match="did you mean 'tfidf:ngrams=2'"):
         choose(Store(tmp_path / "runs"), "tfidf:ngrams=3", "b", Conditions())
+
+
+def test_a_dataset_is_taken_by_its_name_in_any_case(tmp_path, record):
+    """The folder of a name in lower case need not have its folded name, by which datasets are compared."""
+    store = Store(tmp_path)
+    for name in ("Straße", "other"):
+        made = record("tfidf")
+        cell = msgspec.structs.replace(made.cell, dataset=name)
+        store.write(msgspec.structs.replace(made, cell=cell, key=cell.key))
+    for given in ("Straße", "STRASSE"):
+        assert [dataset for dataset, _, _ in places(store, Conditions(given))] == ["Straße"]
 
 
 def test_a_name_that_other_settings_have_is_no_unknown_name(chosen, tmp_path):

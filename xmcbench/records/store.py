@@ -258,9 +258,8 @@ class Store(Layout):
         def is_asked(path: Path) -> bool:
             of_dataset, of_setting = path.relative_to(self.root / "records").parts[:2]
             named = setting is None or of_setting.removesuffix(LINES) == setting.slug
-            return named and dataset in (None, of_dataset)
+            return named and (dataset is None or dataset.casefold() == of_dataset.casefold())
 
-        dataset = dataset and dataset.lower()
         found: list[tuple[Path, Record | StorageError]] = []
         own = set[Path]()
         with _without_garbage_collection():
