@@ -14,7 +14,7 @@ from xmcbench import Artifacts, progress
 from xmcbench.methods.dense.vectors import shared_vectors, temporary_vectors
 from xmcbench.methods.distributed.processes import write_rows
 from xmcbench.methods.distributed.threads import in_threads
-from xmcbench.methods.encoder.batches import by_length, pad_texts
+from xmcbench.methods.encoder.batches import by_length, pad_texts, round_up
 from xmcbench.methods.encoder.hardware import TOKENS, inference_tokens, is_fusing_faster
 from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.tokens import TokenStore
@@ -60,7 +60,8 @@ def _batches(encoder: Encoder, store: TokenStore, rows: np.ndarray) -> list[np.n
     device = next(encoder.parameters()).device.type
     # Plain products hold the scores of a whole batch, which a smaller batch keeps in the cache of a core.
     fused = is_fusing_faster(device, encoder.precision)
-    return by_length(store.lengths[rows], inference_tokens(device, encoder.precision) if fused else TOKENS[device])
+    budget = inference_tokens(device, encoder.precision) if fused else TOKENS[device]
+    return by_length(round_up(store.lengths)[rows], budget)
 
 
 def _write(
@@ -73,9 +74,10 @@ def _write(
     encoder.eval()
     try:
         vectors = encoder.frozen()
+        widths = round_up(store.lengths)[rows]
 
         def embed(batch: np.ndarray) -> int:
-            ids, mask = pad_texts([store[row] for row in rows[batch]], store.pad)
+            ids, mask = pad_texts([store[row] for row in rows[batch]], store.pad, int(widths[batch].max()))
             with torch.inference_mode():
                 out[batch] = vectors(torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)).cpu().numpy()
             return len(batch)

@@ -11,6 +11,11 @@ On an AMD EPYC with AVX-512 bf16 the share is 0.67 in bf16, and the bar is misse
 time; attention, with its softmax and copies, a quarter; GELU, layer norm and sums 8%. A network written out by hand,
 without padding and with GELU and sums inside the products, came to 0.77. In float32 the share is above 1: plain
 products are those of MKL, which has none for AMD's AVX-512.
+
+On an Intel Xeon with AMX the bars are missed: 0.41 in bf16 and 0.73 in float32. In bf16, the products take 38% of the
+time, attention 29%, GELU 13%, layer norm 7%, and sums 4%: AMX speeds up products alone. GELU and sums inside the
+products take as long as after them; batches of 1,024 and of 4,096 tokens are slower than 2,048; memory that is kept
+between the products changes nothing.
 """
 
 import statistics

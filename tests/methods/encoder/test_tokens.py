@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmcbench import Texts
-from xmcbench.methods.encoder.batches import by_length, least_cost, pad_texts, split_step
+from xmcbench.methods.encoder.batches import by_length, least_cost, pad_texts, round_up, split_step
 from xmcbench.methods.encoder.opening import open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 
@@ -185,6 +185,14 @@ def test_padding():
     ids, mask = pad_texts([np.array([2, 9, 3]), np.array([2, 3])], pad=1)
     assert ids.tolist() == [[2, 9, 3], [2, 3, 1]]
     assert mask.tolist() == [[True, True, True], [True, True, False]]
+
+
+def test_batches_are_widened_to_multiples_of_16_where_the_longest_text_allows_it():
+    assert round_up(np.array([0, 1, 16, 17, 40, 37])).tolist() == [0, 16, 16, 32, 40, 40]
+    assert round_up(np.array([5, 9])).tolist() == [9, 9]
+    assert round_up(np.empty(0, np.int64)).tolist() == []
+    ids, mask = pad_texts([np.array([2, 9])], pad=1, width=4)
+    assert (ids.tolist(), mask.tolist()) == ([[2, 9, 1, 1]], [[True, True, False, False]])
 
 
 def test_texts_without_a_token_are_padding():
