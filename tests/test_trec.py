@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.sparse import random as random_matrix
 
 from xmcbench import TopK, trec
-from xmcbench.errors import DataError
+from xmcbench.errors import DataError, StorageError
 from xmcbench.metrics import Evaluation, TruePairs, true_ranks
 from xmcbench.texts import Texts
 
@@ -101,6 +101,15 @@ def test_what_is_written_is_read(files):
     there = found.scores[:, 1:] > -np.inf
     assert (found.scores[:, 1:] < found.scores[:, :-1])[there].all()
     assert "my-method" in run.read_text()
+
+
+def test_compression_that_is_not_written_is_refused(tmp_path):
+    """A plain file with the ending of a compressed one could not be read again."""
+    with pytest.raises(StorageError, match=r"run.xz would not be compressed.*name it run.gz"):
+        trec.write_run(
+            tmp_path / "run.xz", TopK.from_scores(np.eye(2, dtype=np.float32), 1), ["a", "b"], ["x", "y"], "one"
+        )
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_is_read_by_score_with_ties_by_label(tmp_path):

@@ -175,8 +175,11 @@ def test_the_command_serves_until_it_is_interrupted(model, tmp_path):
 
 def test_flags_that_do_nothing_are_refused(inside, model, tmp_path):
     (tmp_path / "new.txt").write_text("the engine\n")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "one.txt").write_text("the engine\n")
     words = ("suggest", "--model", "model")
     for more, said in (
+        (("--documents", "more", "--out", "more/one.txt", "--overwrite"), "one.txt is read, and would be replaced"),
         ((), "--model needs --documents or --serve"),
         (("--documents", "new.txt", "--host", "0.0.0.0"), "--host is for --serve"),
         (("--documents", "new.txt", "--serve", "0"), "--serve takes its documents from requests"),

@@ -172,11 +172,11 @@ def _serve(model: Model, host: str, port: int, k: int) -> int:
 
 
 def _paths(*places: str | None) -> list[Path]:
-    """Return the paths of datasets and documents, and of their cards."""
+    """Return the paths of datasets and documents, and of all that is in their folders."""
     from xmcbench.data.sources.finding import place_of
 
     paths = [place_of(place).path for place in places if place]
-    return [*paths, *(path / "card.toml" for path in paths)]
+    return [*paths, *chain.from_iterable(path.iterdir() for path in paths if path.is_dir())]
 
 
 def _check_not_read(out: Path, paths: Iterable[Path]) -> None:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
-from xmcbench.errors import DataError
+from xmcbench.errors import DataError, StorageError
 from xmcbench.storage import reading
 from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.reading import DOCUMENT, LINE, STREAM, Unreadable, check_size, raise_limit
@@ -28,6 +28,8 @@ from xmcbench.storage.reading import DOCUMENT, LINE, STREAM, Unreadable, check_s
 _GZIP = b"\x1f\x8b"
 #: Decompressed bytes to read ahead, so that lines are found in C.
 _BUFFER = 1 << 20
+#: Endings of compressed files that are not written: what is read again by its ending would be damaged.
+_UNWRITTEN = frozenset({".7z", ".bz2", ".lz4", ".xz", ".zip", ".zst"})
 
 
 def suffix_of(path: Path) -> str:
@@ -99,7 +101,12 @@ def read_document(path: Path) -> str:
 
 @contextmanager
 def atomic_gzip(path: Path) -> Iterator[IO[bytes]]:
-    """A binary stream into ``path``, gzipped where its name ends in .gz; equal content gives equal bytes."""
+    """A binary stream into ``path``, gzipped where its name ends in .gz; equal content gives equal bytes.
+
+    Raises StorageError for the ending of another compression.
+    """
+    if path.suffix in _UNWRITTEN:
+        raise StorageError(f"{path} would not be compressed: only .gz is", f"name it {path.with_suffix('.gz').name}")
     with atomic_file(path) as stream:
         if path.suffix != ".gz":
             yield stream
