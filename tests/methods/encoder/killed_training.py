@@ -8,6 +8,8 @@ from pathlib import Path
 
 def run(artifacts_root, checkpoint, killed_at=None):
     """Train for 120 steps, two a point of the loss curve, with a checkpoint after each; returns weights and note."""
+    import torch
+
     from xmcbench import Artifacts, Texts
     from xmcbench.methods.encoder.contrastive import TwoViews
     from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
@@ -20,6 +22,7 @@ def run(artifacts_root, checkpoint, killed_at=None):
             if step == killed_at:
                 os.kill(os.getpid(), signal.SIGKILL)
 
+    torch.set_num_threads(1)  # numba sets the number anew in a process where it has compiled in parallel
     artifacts = Artifacts(Path(artifacts_root))
     texts = Texts.from_lists([f"the {a} likes {b}" for a in ("apple", "bridge", "candle") for b in ("red", "green")])
     store = TokenStore.of(artifacts, texts, open_tokenizer(Path(checkpoint)), 16)
@@ -30,7 +33,4 @@ def run(artifacts_root, checkpoint, killed_at=None):
 
 
 if __name__ == "__main__":
-    import torch
-
-    torch.set_num_threads(1)
     run(sys.argv[1], sys.argv[2], int(sys.argv[3]))
