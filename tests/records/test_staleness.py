@@ -16,32 +16,33 @@ from xmcbench.records.equivalence import (
     with_evidence,
     write_file,
 )
-from xmcbench.records.staleness import metrics_digest, ranks_digest, valid_sources
+from xmcbench.records.staleness import metrics_digest, ranks_digest
 from xmcbench.storage.canonical import canonical_json, sha256_json
 from xmcbench.storage.source import join_digests
 
 TODAY = Staleness({"tfidf": sha256_json("today")})
 
 
-def make_check(source):
-    return {
-        "source_sha256": sha256_json(source),
-        "key": "0" * 64,
-        "date": "2026-01-02",
-        "same_ranks": 1.0,
-        "largest_change": 0.0,
-    }
-
-
-def test_a_record_of_other_code_is_stale_unless_a_check_covers_it(record, altered):
+def test_a_record_of_other_code_is_stale(record):
     assert not TODAY.is_stale(record(code="today"))
     assert TODAY.is_stale(record(code="before"))
     assert not TODAY.is_stale(record("other", code="before"))  # not judged: its method is not here
     assert not Staleness().is_stale(record(code="before"))
-    covered = altered(record(code="before"), (("checks",), [make_check("between"), make_check("today")]))
-    assert not TODAY.is_stale(covered)
-    assert valid_sources(covered) == {sha256_json(code) for code in ("before", "between", "today")}
-    assert TODAY.is_stale(altered(record(code="before"), (("checks",), [make_check("between")])))
+
+
+def test_a_rerun_of_a_method_with_its_parts_covers_what_its_joined_source_is_equal_to(record, altered):
+    """A rerun names the joined source of its day; each part has changed since, with results known to be equal."""
+    joined = join_digests([sha256_json("hybrid"), sha256_json("between")], canonical_json([{}]))
+    old = altered(record("hybrid"), (("method", "source_sha256"), sha256_json("before")))
+    lists = {
+        "tfidf": (make_list("between", "today"),),
+        "hybrid": ((evidence(joined, "first"), evidence(sha256_json("before"), "reruns")),),
+    }
+    sources = {"hybrid": sha256_json("hybrid"), "tfidf": sha256_json("today")}
+    through = [("hybrid", {}), ("tfidf", {})]
+    assert Staleness(sources, lambda cell: through, equivalence={"tfidf": lists["tfidf"]}).is_stale(old)
+    today = Staleness(sources, lambda cell: through, equivalence=lists)
+    assert (today.is_stale(old), today.evidence(old)) == (False, "equal when rerun")
 
 
 def evidence(source, kind="canaries"):
@@ -136,7 +137,7 @@ def test_a_record_of_another_protocol_says_so(record, altered):
     assert TODAY.problem(record()) == ""
 
 
-def test_the_problems_of_a_row_stand_once_and_seeds_of_different_code_are_mixed(record, altered):
+def test_the_problems_of_a_row_stand_once_and_seeds_of_different_code_are_mixed(record):
     def problems(*codes):
         return TODAY.problems(record(seed=seed, code=code) for seed, code in enumerate(codes))
 
@@ -146,8 +147,8 @@ def test_the_problems_of_a_row_stand_once_and_seeds_of_different_code_are_mixed(
     partly = problems("today", "before")
     assert [problem.partition(":")[0] for problem in partly] == ["stale", "mixed"]
     assert partly[0].endswith("(in some of its results)")
-    covered = altered(record(seed=1, code="before"), (("checks",), [make_check("today")]))
-    assert TODAY.problems([record(seed=0), covered]) == ()
+    known = Staleness(TODAY.sources, equivalence={"tfidf": (make_list("before", "today"),)})
+    assert known.problems([record(seed=0), record(seed=1, code="before")]) == ()
 
 
 @pytest.mark.parametrize(("place", "value"), [("version", VERSION - 1), ("source_sha256", "0" * 64)])

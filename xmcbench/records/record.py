@@ -184,22 +184,6 @@ class Measured(_Part, frozen=True, kw_only=True):
     neighbors: Count = 0
 
 
-class SourceCheck(_Part, frozen=True, kw_only=True):
-    """A later source that gives the same result according to a rerun of one cell (``xmcbench confirm``).
-
-    source_sha256: of the later code. key: of the cell that was run again. date: when. same_ranks: share of its true
-    pairs whose rank is unchanged. largest_change: of any of its figures, as a fraction. machine: where both sources
-    were run, if the rerun was not compared with the record itself, which was made on another machine.
-    """
-
-    source_sha256: Sha256
-    key: Sha256
-    date: str
-    same_ranks: Annotated[float, Meta(ge=0, le=1)]
-    largest_change: Annotated[float, Meta(ge=0, le=1)]
-    machine: str | None = None
-
-
 #: The metrics that need enough training instances, the others, and those of a group of labels. Sets: a board has
 #: thousands of groups.
 _PSP = frozenset(name for name, metric in METRICS.items() if metric.family == "PSP")
@@ -217,7 +201,8 @@ class Record(_Part, frozen=True, kw_only=True):
     reason: why there is no result. metrics: by filter, empty without a result. notes: those of the method.
     isolation: ``landlock`` if the files of pairs were out of the method's reach, else ``process``. artifacts: what
     the cell used, as kind/hash. data_notes: what was left out, assumed or drawn when the dataset was read. checks:
-    later sources known to give the same result. log: of a cell without a result, below the runs folder.
+    not read; early records have evidence here that ``equivalent.json`` has now. log: of a cell without a result, below
+    the runs folder.
     """
 
     schema: Literal[2] = 2
@@ -238,7 +223,7 @@ class Record(_Part, frozen=True, kw_only=True):
     isolation: Literal["landlock", "process"] = "process"
     artifacts: tuple[str, ...] = ()
     data_notes: tuple[str, ...] = ()
-    checks: tuple[SourceCheck, ...] = ()
+    checks: tuple[dict[str, Any], ...] = ()
     log: str | None = None
     sha256: str = ""
 

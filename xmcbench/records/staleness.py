@@ -76,14 +76,14 @@ class Staleness:
             return "not judged"
         if self.is_stale(record):
             return "stale"
-        own = valid_sources(record)
-        if not own.isdisjoint(self._fresh[record.cell.key].today):
+        own = record.method.source_sha256
+        if own in self._fresh[record.cell.key].today:
             return "same code"
         reruns = [
             entry
             for listed in self.equivalence.get(record.cell.method, ())
             for entry in listed
-            if entry.kind == "reruns" and entry.source in {*own, self.sources[record.cell.method]}
+            if entry.kind == "reruns" and entry.source in {own, self.sources[record.cell.method]}
         ]
         return "equal when rerun" if reruns else "equal on canaries"
 
@@ -95,7 +95,7 @@ class Staleness:
         """Return whether the code of the method has changed and is not known to give the same result."""
         if self.find_missing_methods(record):
             return False
-        return self._fresh[record.cell.key].equal.isdisjoint(valid_sources(record))
+        return record.method.source_sha256 not in self._fresh[record.cell.key].equal
 
     def find_missing_methods(self, record: Record) -> list[str]:
         """Return the methods that a record goes through and that are not here: it is not judged."""
@@ -115,7 +115,8 @@ class Staleness:
         today = self._join(through, lambda name: [self.sources[name]])
         equal = self._join(through, lambda name: self._list_equal(name, self.sources[name]))
         # Reruns compare a method together with its parts.
-        together = chain.from_iterable(self._list_equal(through[0][0], source) for source in today)
+        lists = ({entry.source for entry in listed} for listed in self.equivalence.get(through[0][0], ()))
+        together = chain.from_iterable(sources for sources in lists if not sources.isdisjoint(equal))
         return _Fresh(today, {*equal, *filter(None, together)})
 
     def _list_equal(self, name: str, source: str) -> set[str | None]:
@@ -208,11 +209,6 @@ class Staleness:
 
     def _list_givers(self, record: Record) -> set[str | None]:
         """Return all sources that are known to give the record's result; "today" stands for today's."""
-        linked = (self._list_equal(record.cell.method, source) for source in valid_sources(record))
         is_fresh = not self.find_missing_methods(record) and not self.has_stale_source(record)
-        return set[str | None]({"today"} if is_fresh else ()).union(*linked) - {None}
-
-
-def valid_sources(record: Record) -> set[str]:
-    """Return the sources that a record itself names: of the code that made it, and of earlier checks."""
-    return {record.method.source_sha256, *(check.source_sha256 for check in record.checks)}
+        linked = self._list_equal(record.cell.method, record.method.source_sha256)
+        return {*linked, *({"today"} if is_fresh else ())} - {None}
