@@ -178,7 +178,7 @@ def _check_names(record: Record, titles: Mapping[str, str]) -> None:
 def _find_there(record: Record, board: Store, force: bool) -> Record | None:
     """Return the board's record of the cell if its result is the same one. Raises StorageError if it is another one,
     without ``force``."""
-    here = board.sound(record.cell)
+    here = board.find_intact(record.cell)
     if here is None or not here.finished or here.predictions is None or record.predictions is None:
         return None
     # Figures follow from predictions, as the audit has found; times may differ.
