@@ -1,4 +1,6 @@
 import os
+from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -11,9 +13,11 @@ from xmcbench.environment import (
     machine_cores,
     machine_tag,
     packages,
+    program,
     thread_variables,
     usable_cores,
 )
+from xmcbench.storage import locations
 
 
 def test_the_cores_of_a_process_are_those_that_it_is_told(monkeypatch):
@@ -99,6 +103,24 @@ def test_packages_are_those_that_a_result_can_depend_on(monkeypatch):
     monkeypatch.setattr(environment.metadata, "requires", lambda name: required)
     monkeypatch.setattr(environment.metadata, "version", lambda name: "1.0")
     assert packages.__wrapped__().keys() == {"python", "numpy", "torch"}
+
+
+@pytest.mark.parametrize(
+    ("note", "commit", "checkout"),
+    [
+        ('{"url": "file:///a%20b"}', "", Path("/a b")),
+        ('{"url": "https://x.org/y.git", "vcs_info": {"commit_id": "c0ffee"}}', "c0ffee", None),
+        (None, "", None),
+        ("{", "", None),
+    ],
+)
+def test_the_source_of_an_installation_is_as_pip_noted_it(monkeypatch, tmp_path, note, commit, checkout):
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / "xmcbench" / "environment.py"))
+    monkeypatch.setattr(environment.metadata, "distribution", lambda _: SimpleNamespace(read_text=lambda _: note))
+    uncached = environment.install_note.__wrapped__
+    for module in (environment, locations):
+        monkeypatch.setattr(module, "install_note", uncached)
+    assert (program.__wrapped__().commit, locations._source_checkout()) == (commit, checkout)
 
 
 def test_a_machine_without_the_files_of_linux(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from xmcbench.data.archives import Patience
+from xmcbench.data import archives
 from xmcbench.errors import DataError, UsageError
 from xmcbench.submissions import runs_folders
 
@@ -67,7 +67,8 @@ def test_folders_archives_and_addresses_hold_the_same(runs, served, name, inside
     assert runs.exists()
 
 
-def test_what_holds_no_records_is_refused(tmp_path, served):
+def test_what_holds_no_records_is_refused(tmp_path, served, monkeypatch):
+    monkeypatch.setattr(archives, "_ATTEMPTS", 1)
     (tmp_path / "empty").mkdir()
     pack(tmp_path / "empty", "empty.tar", "")
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
@@ -81,7 +82,7 @@ def test_what_holds_no_records_is_refused(tmp_path, served):
         (f"{served}/missing.zip", DataError, "cannot download .*404"),
         ("http://127.0.0.1:1/a.zip", DataError, "cannot download"),
     ):
-        with pytest.raises(error, match=said), runs_folders([source], Patience(attempts=1)):
+        with pytest.raises(error, match=said), runs_folders([source]):
             pass
 
 

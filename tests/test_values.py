@@ -13,7 +13,7 @@ MODULES = ("xmcbench.setting", "xmcbench.topk")
 #: What passes between two processes of one version of the harness.
 PASSED = {"Scored", "_Request", "_Answer", "TextFile", "Job", "Outcome", "Difference"}
 #: Whose few fields can be given by place.
-BY_PLACE = {"Setting", "TextFile", "Sum", "Cost", "Canary", "Row", "Data", "Stored", "Difference"}
+BY_PLACE = {"Setting", "TextFile", "FileDigest", "Cost", "Canary", "Row", "Data", "Stored", "Difference"}
 BY_PLACE |= {"ProtocolOutcome", "StoredProtocol"}
 
 

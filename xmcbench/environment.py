@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -204,11 +204,17 @@ def _commit() -> str:
         except (subprocess.SubprocessError, OSError):
             return ""
         return head.stdout.strip() + ("+" if changes.stdout.strip() else "")
-    try:  # what pip records about an installation from a repository (PEP 610)
-        noted = json.loads(metadata.distribution("xmcbench").read_text("direct_url.json") or "{}")
-    except (metadata.PackageNotFoundError, ValueError):
-        return ""
-    return str(noted.get("vcs_info", {}).get("commit_id", ""))
+    return str(install_note().get("vcs_info", {}).get("commit_id", ""))
+
+
+@cache
+def install_note() -> Mapping[str, Any]:
+    """Return what pip noted about the source that xmcbench was installed from (PEP 610); empty if nothing."""
+    try:
+        note: dict[str, Any] = json.loads(metadata.distribution("xmcbench").read_text("direct_url.json") or "{}")
+    except (metadata.PackageNotFoundError, OSError, ValueError):
+        return {}
+    return note
 
 
 @cache

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import get_args
 
 from xmcbench.data import load_dataset
-from xmcbench.data.archives import Patience, download, unpack
+from xmcbench.data.archives import download, unpack
 from xmcbench.data.card import is_limited
 from xmcbench.data.catalog import is_name
 from xmcbench.errors import DataError, StorageError, UsageError, XmcbenchError
@@ -178,7 +178,7 @@ def _check_names(record: Record, titles: Mapping[str, str]) -> None:
 def _find_there(record: Record, board: Store, force: bool) -> Record | None:
     """Return the board's record of the cell if its result is the same one. Raises StorageError if it is another one,
     without ``force``."""
-    here = board.sound(record.cell)
+    here = board.find_intact(record.cell)
     if here is None or not here.finished or here.predictions is None or record.predictions is None:
         return None
     # Figures follow from predictions, as the audit has found; times may differ.
@@ -221,7 +221,7 @@ def _unshowable(records: Sequence[Record]) -> str:
 
 
 @contextmanager
-def runs_folders(sources: Sequence[str], patience: Patience | None = None) -> Iterator[list[Path]]:
+def runs_folders(sources: Sequence[str]) -> Iterator[list[Path]]:
     """The runs folders of sources, for a block: folders in place, archives and downloads in a scratch folder.
 
     An archive is what ``data.archives`` unpacks, at most 2 GiB, which ``--max-unpacked`` raises; it holds a runs
@@ -229,14 +229,14 @@ def runs_folders(sources: Sequence[str], patience: Patience | None = None) -> It
     an archive that cannot be read.
     """
     with scratch() as temporary:
-        yield [_folder(source, temporary / str(number), patience) for number, source in enumerate(sources)]
+        yield [_folder(source, temporary / str(number)) for number, source in enumerate(sources)]
 
 
-def _folder(source: str, place: Path, patience: Patience | None) -> Path:
+def _folder(source: str, place: Path) -> Path:
     """Return the folder of a source, or the only one in it, that holds records. place: for what is unpacked."""
     path = Path(source)
     if source.startswith(_URLS):
-        path = download(source, place / "archive", patience=patience, limit=ARRAYS)
+        path = download(source, place / "archive", limit=ARRAYS)
     if path.is_file():
         try:
             unpack(path, place / "unpacked", ARRAYS)

@@ -121,7 +121,7 @@ def test_a_kind_of_which_nothing_is_left_is_known(inside, runs):
             ended = inside("clean", "--kind", kind, "--remove", "--json")
             assert sorted({*kinds(ended)}) == left
     assert kinds(inside("clean", "--kind", "unfinished", "--kind", "subsets", "--json")) == []
-    nothing = inside("clean", "--kind", "tokens", "--older-than", "30", "--remove")
+    nothing = inside("clean", "--kind", "training", "--older-than", "30", "--remove")
     assert (nothing.returncode, nothing.stdout.splitlines()[-1]) == (0, "removed: 0 items, 0.0 MiB")
     ended = inside("clean", "--kind", "content")
     assert (ended.returncode, "unknown kind 'content'" in ended.stderr) == (2, True)
@@ -169,6 +169,7 @@ def test_wrong_requests(inside, runs):
     for words, message in (
         (("--runs", "none"), "no runs folder at none"),
         (("--kind", "trainings"), "unknown kind 'trainings' (did you mean 'training'?)"),
+        (("--kind", "tokens"), "(known: embeddings, logs, predictions, subsets, training, unfinished)"),
         (("--older-than", "month"), "argument --older-than: 'month' is not a number of days"),
         (("--older-than", "-1"), "argument --older-than: '-1' is not a number of days"),
         (("--older-than", "nan"), "argument --older-than: 'nan' is not a number of days"),

@@ -1,6 +1,5 @@
 import json
 import os
-from functools import partial
 
 from xmcbench.data import archives
 
@@ -45,7 +44,7 @@ def test_info_verify_export_and_synth(inside, xmcbench, tiny, tmp_path):
 
 
 def test_what_cannot_be_had_says_where_to_get_it(inside, monkeypatch):
-    monkeypatch.setattr(archives, "Patience", partial(archives.Patience, pause_s=0.0))
+    monkeypatch.setattr(archives, "_PAUSE_S", 0.0)
     ended = inside("data", "fetch", "lf-amazon-131k", "--out", "x")
     assert ended.returncode == 1
     assert "XMLRepository" in ended.stderr

@@ -23,17 +23,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmcbench.data import archives, export, load_dataset
-from xmcbench.data.archives import Patience, download, unpack
+from xmcbench.data.archives import download, unpack
 from xmcbench.data.fetching import LOCK, fetch_data
 from xmcbench.data.verification import examine
 from xmcbench.errors import DataError, StorageError, UsageError
 from xmcbench.storage.atomic import write_json
 
-QUICK = Patience(timeout_s=0.3, attempts=3, pause_s=0.0)
 CONTENT = bytes(range(256)) * 400
 
 #: What is no head of an answer.
 HEADS = {"of no protocol": b"SSH-2.0-x\r\n\r\n", "of no answer": b"HTTP/1.1 200 OK\r\nCon"}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Downloads give up soon."""
+    for name, value in {"_TIMEOUT_S": 0.3, "_ATTEMPTS": 3, "_PAUSE_S": 0.0}.items():
+        monkeypatch.setattr(archives, name, value)
 
 
 class Server:
@@ -119,7 +125,7 @@ def server():
 @pytest.mark.parametrize("behavior", ["drops", "stalls", "drips", "too long", "503", "429", "of no answer"])
 def test_a_download_goes_on_where_it_broke_off(server, tmp_path, behavior):
     server.script = [behavior]
-    path = download(server.url, tmp_path / "file", patience=QUICK)
+    path = download(server.url, tmp_path / "file")
     assert path.read_bytes() == CONTENT
     assert len(server.asked) == 2 or behavior == "too long"
     if behavior in ("drops", "stalls"):
@@ -130,12 +136,12 @@ def test_a_download_goes_on_where_it_broke_off(server, tmp_path, behavior):
 def test_a_later_call_goes_on_with_what_an_earlier_one_left(server, tmp_path):
     server.script = ["drops", "503", "503", "503"]
     with pytest.raises(DataError, match="the server answers 503 [(]run it again to resume[)]"):
-        download(server.url, tmp_path / "file", patience=QUICK)
-    download(server.url, tmp_path / "file", patience=QUICK)
+        download(server.url, tmp_path / "file")
+    download(server.url, tmp_path / "file")
     assert server.asked[-1] == f"bytes={len(CONTENT) // 2}-"
     assert (tmp_path / "file").read_bytes() == CONTENT
     asked = len(server.asked)
-    download(server.url, tmp_path / "file", patience=QUICK)
+    download(server.url, tmp_path / "file")
     assert len(server.asked) == asked
 
 
@@ -144,13 +150,13 @@ def test_a_whole_part_is_taken_and_a_longer_one_is_not(server, tmp_path, more):
     """A process can end when the last byte has come, and before the file has its name."""
     server.script = ["drops", *["503"] * 3]
     with pytest.raises(DataError):
-        download(server.url, tmp_path / "file", patience=QUICK)
+        download(server.url, tmp_path / "file")
     (tmp_path / "file.part").write_bytes(CONTENT + more)
     if more:
         with pytest.raises(DataError, match="does not match the file on the server: delete the .part file"):
-            download(server.url, tmp_path / "file", patience=QUICK)
+            download(server.url, tmp_path / "file")
     else:
-        assert download(server.url, tmp_path / "file", patience=QUICK).read_bytes() == CONTENT
+        assert download(server.url, tmp_path / "file").read_bytes() == CONTENT
         assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -160,7 +166,7 @@ def test_a_refused_range_that_was_not_asked_for_completes_nothing(server, tmp_pa
     if part is not None:
         (tmp_path / "file.part").write_bytes(part)
     with pytest.raises(DataError, match="the server answers 416"):
-        download(server.url, tmp_path / "file", patience=QUICK)
+        download(server.url, tmp_path / "file")
     assert not (tmp_path / "file").exists()
     assert server.asked == [None]
 
@@ -169,7 +175,7 @@ def test_a_refused_range_that_was_not_asked_for_completes_nothing(server, tmp_pa
 def test_what_may_be_of_another_file_is_not_gone_on_with(server, tmp_path, way):
     server.script = ["drops", *["503"] * 3]
     with pytest.raises(DataError):
-        download(server.url, tmp_path / "file", patience=QUICK)
+        download(server.url, tmp_path / "file")
     if way == "another file":
         server.content, server.tag = CONTENT[::-1], '"2"'
     if way == "no tag":
@@ -178,13 +184,13 @@ def test_what_may_be_of_another_file_is_not_gone_on_with(server, tmp_path, way):
         (tmp_path / "file.part.json").write_text("[")
     if way == "forgets":
         server.script = ["forgets"]
-    assert download(server.url, tmp_path / "file", patience=QUICK).read_bytes() == server.content
+    assert download(server.url, tmp_path / "file").read_bytes() == server.content
 
 
 def test_a_process_that_ends_behind_the_note_mixes_no_versions(server, tmp_path, monkeypatch):
     server.script = ["drops", *["503"] * 3]
     with pytest.raises(DataError):
-        download(server.url, tmp_path / "file", patience=QUICK)
+        download(server.url, tmp_path / "file")
     server.content, server.tag = CONTENT[::-1], '"2"'
 
     def write_and_end(*given):
@@ -193,8 +199,8 @@ def test_a_process_that_ends_behind_the_note_mixes_no_versions(server, tmp_path,
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(archives, "write_json", write_and_end)
-        download(server.url, tmp_path / "file", patience=QUICK)
-    assert download(server.url, tmp_path / "file", patience=QUICK).read_bytes() == server.content
+        download(server.url, tmp_path / "file")
+    assert download(server.url, tmp_path / "file").read_bytes() == server.content
 
 
 @pytest.mark.parametrize(
@@ -210,7 +216,7 @@ def test_a_process_that_ends_behind_the_note_mixes_no_versions(server, tmp_path,
 def test_an_answer_that_another_attempt_would_not_change_is_final(server, tmp_path, behavior, message):
     server.script = [behavior]
     with pytest.raises(DataError, match=message):
-        download(server.url, tmp_path / "file", patience=QUICK)
+        download(server.url, tmp_path / "file")
     assert len(server.asked) == 1
     assert not (tmp_path / "file").exists()
 
@@ -218,17 +224,17 @@ def test_an_answer_that_another_attempt_would_not_change_is_final(server, tmp_pa
 def test_another_part_than_was_asked_for_is_refused(server, tmp_path):
     server.script = ["drops", "elsewhere"]
     with pytest.raises(DataError, match="a different part of the file"):
-        download(server.url, tmp_path / "file", patience=QUICK)
+        download(server.url, tmp_path / "file")
 
 
 def test_a_file_that_ends_early_does_not_have_its_sum(server, tmp_path):
     """A server that announces too few bytes is found by the sum alone."""
     server.script = ["too short"]
     with pytest.raises(DataError, match=f"the file at {server.url} differs from that of the first fetch"):
-        download(server.url, tmp_path / "file", hashlib.sha256(CONTENT).hexdigest(), QUICK)
+        download(server.url, tmp_path / "file", hashlib.sha256(CONTENT).hexdigest())
     assert list(tmp_path.iterdir()) == []
     server.script = ["of no length"]
-    assert download(server.url, tmp_path / "file", hashlib.sha256(CONTENT).hexdigest(), QUICK).exists()
+    assert download(server.url, tmp_path / "file", hashlib.sha256(CONTENT).hexdigest()).exists()
 
 
 def test_more_than_the_limit_is_refused(server, tmp_path, monkeypatch):
@@ -236,7 +242,7 @@ def test_more_than_the_limit_is_refused(server, tmp_path, monkeypatch):
     for behavior in ("", "of no length"):
         server.script = [behavior]
         with pytest.raises(DataError, match="more than the limit"):
-            download(server.url, tmp_path / "file", patience=QUICK)
+            download(server.url, tmp_path / "file")
         assert not (tmp_path / "file.part").exists()
 
 
@@ -245,7 +251,7 @@ def test_a_server_that_is_not_there_is_said(tmp_path):
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/x"
         with pytest.raises(DataError, match="cannot download"):
-            download(url, tmp_path / "file", patience=QUICK)
+            download(url, tmp_path / "file")
 
 
 def tar_of(files, kind=tarfile.REGTYPE, link=""):
@@ -343,7 +349,7 @@ def test_the_folder_that_is_named_is_made(sets, monkeypatch, tmp_path):
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XMCBENCH_DATASETS", os.pathsep.join(["~/of/mine", os.environ["XMCBENCH_DATASETS"]]))
-    fetched = fetch_data("tea", patience=QUICK)
+    fetched = fetch_data("tea")
     assert {path.parent for path in fetched} == {home / "of" / "mine" / "tea"}
 
 
@@ -351,19 +357,19 @@ def test_a_cache_that_cannot_be_written_is_what_is_named(sets, monkeypatch, tmp_
     (tmp_path / "file").touch()
     monkeypatch.setenv("XMCBENCH_CACHE", str(tmp_path / "file" / "x"))
     with pytest.raises(StorageError, match="cannot write .*file"):
-        fetch_data("tea", patience=QUICK)
+        fetch_data("tea")
 
 
 def test_a_dataset_is_fetched_from_the_first_download_that_works(sets, server, tmp_path, capsys):
     server.script = ["404"]
-    fetched = fetch_data("tea", patience=QUICK)
+    fetched = fetch_data("tea")
     assert {path.parent for path in fetched} == {sets / "tea"}
     assert load_dataset("tea").digest == load_dataset(tmp_path / "pecos").digest
     assert examine("tea").findings == []
     assert "[[downloads]]" in (sets / "tea" / "card.toml").read_text()
     assert "the server answers 404" in capsys.readouterr().err
     asked = len(server.asked)
-    assert fetch_data("tea", patience=QUICK) == fetched
+    assert fetch_data("tea") == fetched
     assert len(server.asked) == asked
     assert not any((tmp_path / "cache" / "downloads").iterdir())
 
@@ -393,21 +399,21 @@ def test_what_is_here_needs_no_connection_and_what_is_not_opens_none(sets, serve
 
     monkeypatch.setattr("socket.socket", refuse)
     with pytest.raises(DataError, match="--offline opens no connection"):
-        fetch_data("tea", offline=True, patience=QUICK)
+        fetch_data("tea", offline=True)
     monkeypatch.undo()
     monkeypatch.setenv("XMCBENCH_DATASETS", str(sets))
-    fetch_data("tea", patience=QUICK)
+    fetch_data("tea")
     monkeypatch.setattr("socket.socket", refuse)
-    assert fetch_data("tea", offline=True, patience=QUICK)
+    assert fetch_data("tea", offline=True)
     (sets / "tea" / LOCK).unlink()
     with pytest.raises(
         DataError, match=r"the files in .*tea were not fetched, and --offline opens no connection \(they"
     ):
-        fetch_data("tea", offline=True, patience=QUICK)
+        fetch_data("tea", offline=True)
 
 
 def test_other_bytes_than_at_the_first_fetch_are_an_error(sets, server, tmp_path):
-    fetch_data("tea", patience=QUICK)
+    fetch_data("tea")
     path = sets / "tea" / "X.trn.txt"
     good, lock = path.read_bytes(), (sets / "tea" / LOCK).read_bytes()
     changed = good.replace(b"tea", b"gin")
@@ -415,15 +421,15 @@ def test_other_bytes_than_at_the_first_fetch_are_an_error(sets, server, tmp_path
     assert examine("tea").findings == [f"{path} is not what was fetched first"]
     asked = len(server.asked)
     with pytest.raises(UsageError, match=r"X\.trn\.txt was changed after it was fetched \(--force replaces it\)"):
-        fetch_data("tea", patience=QUICK)
+        fetch_data("tea")
     assert (path.read_bytes(), len(server.asked)) == (changed, asked)
-    fetch_data("tea", force=True, patience=QUICK)  # it is made good again
+    fetch_data("tea", force=True)  # it is made good again
     assert path.read_bytes() == good
     path.unlink()
     files = {name: bytes(content) for name, content in read_tar(server.content).items()}
     server.content = tar_of({name: content.replace(b"pot", b"pan") for name, content in files.items()})
     with pytest.raises(DataError, match="differs from that of the first fetch"):
-        fetch_data("tea", patience=QUICK)
+        fetch_data("tea")
     assert (sets / "tea" / LOCK).read_bytes() == lock
     assert not path.exists()
 
@@ -436,9 +442,9 @@ def read_tar(content):
 def test_files_of_others_are_not_replaced(sets, server):
     (sets / "tea" / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"contains notes\.txt \("):
-        fetch_data("tea", patience=QUICK)
+        fetch_data("tea")
     assert server.asked == []
-    fetch_data("tea", force=True, patience=QUICK)
+    fetch_data("tea", force=True)
     assert (sets / "tea" / "notes.txt").read_text() == "mine"
 
 
@@ -450,7 +456,7 @@ def test_files_of_others_that_would_be_read_in_place_of_those_fetched_are_told(s
         path.rename(sets / "tea" / path.name)
     before = {path.name: path.read_bytes() for path in (sets / "tea").iterdir()}
     with pytest.raises(UsageError, match=r"tea/\w+\.json\.gz would be taken for a part of the new dataset \(move it"):
-        fetch_data("tea", force=True, patience=QUICK)
+        fetch_data("tea", force=True)
     assert {path.name: path.read_bytes() for path in (sets / "tea").iterdir()} == before
 
 
@@ -458,13 +464,13 @@ def test_an_archive_that_cannot_be_used_is_not_kept(sets, server, tmp_path):
     good = server.content
     server.content = tar_of({"x": b"no dataset"})
     with pytest.raises(DataError, match="has no layout that xmcbench knows .*http://x"):
-        fetch_data("tea", patience=QUICK)
+        fetch_data("tea")
     server.content = b"<html>"
     with pytest.raises(DataError, match="looks like a web page"):
-        fetch_data("tea", patience=QUICK)
+        fetch_data("tea")
     assert [path.name for path in (sets / "tea").iterdir()] == ["card.toml"]
     server.content = good
-    assert fetch_data("tea", patience=QUICK)
+    assert fetch_data("tea")
 
 
 def test_the_outermost_folder_of_an_archive_is_taken_and_two_are_refused(sets, server, tmp_path):
@@ -472,34 +478,34 @@ def test_the_outermost_folder_of_an_archive_is_taken_and_two_are_refused(sets, s
     files = {name.removeprefix("deep/Tea/"): content for name, content in read_tar(server.content).items()}
     deep, other = ({f"{folder}/{name}": content for name, content in files.items()} for folder in ("a/Tea", "b"))
     server.content = tar_of({**deep, **other})
-    assert fetch_data("tea", patience=QUICK)
+    assert fetch_data("tea")
     server.content = tar_of({**deep, **{f"b/{name}": content for name, content in other.items()}})
     with pytest.raises(DataError, match=r"downloaded for Tea has several datasets: a/Tea, b/b"):
-        fetch_data("tea", tmp_path / "out", patience=QUICK)
+        fetch_data("tea", tmp_path / "out")
 
 
 def test_a_file_is_not_a_folder_to_fetch_into(sets, server, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"file already exists and is not a folder \(choose a new or empty folder\)"):
-        fetch_data("tea", tmp_path / "file", patience=QUICK)
+        fetch_data("tea", tmp_path / "file")
     assert server.asked == []
 
 
 def test_another_dataset_is_not_taken_for_this_one(sets, server, tmp_path):
     """``--out`` can lead to a folder where another dataset was fetched before."""
     out = tmp_path / "out"
-    fetched = fetch_data("tea", out, patience=QUICK)
+    fetched = fetch_data("tea", out)
     content = fetched[0].read_bytes()
     (sets / "gin").mkdir()
     card = (sets / "tea" / "card.toml").read_text()
     (sets / "gin" / "card.toml").write_text(card.replace("Tea", "Gin").replace("tea", "gin").replace("set.", "gin."))
     for offline in (False, True):
         with pytest.raises(UsageError, match=r"holds what was fetched from http.*set\.tar\.gz.*, not Gin"):
-            fetch_data("gin", out, offline=offline, patience=QUICK)
+            fetch_data("gin", out, offline=offline)
     assert fetched[0].read_bytes() == content
     files = {name: content.replace(b"pot", b"pan") for name, content in read_tar(server.content).items()}
     server.content = tar_of(files)
-    assert fetch_data("gin", out, force=True, patience=QUICK) == fetched
+    assert fetch_data("gin", out, force=True) == fetched
     assert "gin.tar.gz" in (out / LOCK).read_text()
     assert "set.tar.gz" not in (out / LOCK).read_text()
 
@@ -508,7 +514,7 @@ def test_another_dataset_is_not_taken_for_this_one(sets, server, tmp_path):
 def test_a_mirror_with_other_files_is_refused(sets, server, way):
     """A file that the first fetch did not bring has no sum to be compared with, and may be one of the user."""
     server.script = ["404"]
-    fetch_data("tea", patience=QUICK)
+    fetch_data("tea")
     (sets / "tea" / "notes.txt").write_text("mine")
     (sets / "tea" / "X.trn.txt").unlink()
     files = read_tar(server.content)
@@ -520,7 +526,7 @@ def test_a_mirror_with_other_files_is_refused(sets, server, way):
     server.content = tar_of(files)
     server.script = ["", "404"]
     with pytest.raises(DataError, match="no download of Tea works"):
-        fetch_data("tea", patience=QUICK)
+        fetch_data("tea")
     assert (sets / "tea" / "notes.txt").read_text() == "mine"
     assert not (sets / "tea" / "X.trn.txt.gz").exists()
 
@@ -533,9 +539,9 @@ def test_what_was_downloaded_is_kept_until_it_is_used(sets, server, monkeypatch,
     expected, message = (StorageError, "no space left") if isinstance(error, OSError) else (KeyboardInterrupt, None)
     with monkeypatch.context() as patched, pytest.raises(expected, match=message):
         patched.setattr("xmcbench.data.fetching.unpack", fail)
-        fetch_data("tea", patience=QUICK)
+        fetch_data("tea")
     asked = len(server.asked)
     assert asked
-    assert fetch_data("tea", patience=QUICK)
+    assert fetch_data("tea")
     assert len(server.asked) == asked
     assert sorted(path.name for path in sets.iterdir()) == ["tea"]

@@ -1,7 +1,5 @@
 import os
-import re
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,15 +44,14 @@ def find(store, kind=None):
     return {item.path: item for item in items(store) if kind in (None, item.kind)}
 
 
-def test_the_kinds_of_the_methods_that_ship_are_known(store):
-    """So that a command that removes one can be given before there is one, as in a cron job."""
-    root = Path(__file__).parents[2]
-    files = [*(root / "methods").rglob("*.py"), *(root / "xmcbench" / "runner").glob("*.py")]
-    text = "\n".join(file.read_text() for file in files)
-    calls = re.findall(r"artifacts\.get\(\s*((?:\"[\w-]+\"|if|else|\w+|\s)+),", text)
-    made = {*re.findall(r"\"([\w-]+)\"", " ".join(calls)), "ranking"}
-    assert len(made) > 10
-    assert cleaning.kinds(store) == made | {"unfinished", "predictions", "logs", "subsets"}
+def test_the_kinds_are_those_of_records_and_those_that_a_folder_had(store):
+    general = {"unfinished", "predictions", "logs", "subsets"}
+    assert cleaning.kinds(store) == general
+    artifact(store, "tokens")
+    Artifacts(store.artifacts, own=store.training("a" * 32)).get("ranking", {}, lambda folder: None, own=True)
+    assert cleaning.kinds(store) == general | {"tokens", "ranking"}
+    assert remove(store, items(store)) == []
+    assert cleaning.kinds(store) == general | {"tokens", "ranking"}
 
 
 def test_a_folder_without_anything(store):

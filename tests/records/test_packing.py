@@ -125,7 +125,7 @@ def test_a_run_without_a_result_leaves_a_packed_result(board, record):
     assert board.find(first.cell) == first
     board.record_path(first.cell).parent.mkdir(parents=True)
     board.record_path(first.cell).write_text("damaged")
-    assert board.sound(first.cell) == first
+    assert board.find_intact(first.cell) == first
     board.write(record(seed=first.cell.seed, status="failed"))
     assert (first in board.records(), len(board.left_out)) == (True, 1)
 

@@ -181,7 +181,7 @@ def task(job, tmp_path):
 
 
 def result(**files):
-    return Result(Outcome(status="ok"), GOOD, Machine.this(), files)
+    return Result(Outcome(status="ok"), GOOD, Machine.current(), files)
 
 
 def test_a_task_goes_out_and_its_files_come_back(ray, executor, task):
@@ -204,7 +204,7 @@ def test_a_task_goes_out_and_its_files_come_back(ray, executor, task):
     assert (executor.host("cell"), executor.report("cell")) == ("boot", Report("fit", 3))
     sent.reference.answer.set_result(result(log=b"said", predictions=b"best"))
     (ended,) = executor.watch(5.0)
-    assert (ended.task, ended.outcome.status, ended.ending, ended.machine) == (one, "ok", GOOD, Machine.this())
+    assert (ended.task, ended.outcome.status, ended.ending, ended.machine) == (one, "ok", GOOD, Machine.current())
     assert one.log.read_bytes() == b"said"
     assert Path(one.job.predictions).read_bytes() == b"best"
     assert executor.watch(0.0) == []
@@ -444,8 +444,8 @@ def test_other_versions_are_refused_and_both_named():
         versions().check(versions(host="there", python="3.12"))
     with pytest.raises(UsageError, match="has xmcbench 1.1, code b, and this machine 1.0, code a"):
         versions().check(versions(host="there", xmcbench="1.1, code b", code="b"))
-    assert Versions.here().python == ".".join(map(str, sys.version_info[:2]))
-    assert len(Versions.here().code) == 64
+    assert Versions.current().python == ".".join(map(str, sys.version_info[:2]))
+    assert len(Versions.current().code) == 64
 
 
 def test_other_presets_are_other_code(monkeypatch):
@@ -496,20 +496,20 @@ class Probed(FakeRay):
 
 @pytest.mark.parametrize("second", [{}, {"b": RayError("its node does not exist")}], ids=["silent", "refused"])
 def test_a_machine_that_is_lost_while_it_is_asked_does_not_matter(second):
-    says = {"a": Versions.here(), **second}
+    says = {"a": Versions.current(), **second}
     Cluster(Probed(says, lost=("b",)), "a").check_versions()
     with pytest.raises(UsageError, match="host-b of the Ray cluster (did not answer|cannot be used: its node)"):
         Cluster(Probed(says), "a").check_versions()
 
 
 def test_a_machine_of_another_version_is_refused():
-    Cluster(Probed({"a": Versions.here(), "b": Versions.here()}), "a").check_versions()
+    Cluster(Probed({"a": Versions.current(), "b": Versions.current()}), "a").check_versions()
     absent = RayTaskError(RuntimeError("ModuleNotFoundError: No module named 'xmcbench'"))
     with pytest.raises(UsageError, match=r"host-b of the Ray cluster cannot be used: ModuleNotFoundError: No module"):
-        Cluster(Probed({"a": Versions.here(), "b": absent}), "a").check_versions()
+        Cluster(Probed({"a": Versions.current(), "b": absent}), "a").check_versions()
     with pytest.raises(UsageError, match="has xmcbench 0.0, and this machine"):
         Cluster(
-            Probed({"a": Versions.here(), "b": versions(python=Versions.here().python, xmcbench="0.0")}), "a"
+            Probed({"a": Versions.current(), "b": versions(python=Versions.current().python, xmcbench="0.0")}), "a"
         ).check_versions()
 
 

@@ -253,7 +253,7 @@ def test_packages_of_a_record_stand_there_once_by_the_name_they_are_installed_by
 
 def test_the_version_of_a_package_is_that_which_its_process_had(run_here, methods, monkeypatch):
     """This process may have read it before the package was replaced."""
-    monkeypatch.setitem(Machine.this().packages, "numpy", "0.1")
+    monkeypatch.setitem(Machine.current().packages, "numpy", "0.1")
     (record,) = run_here(methods, methods=["chance"])
     assert record.environment.packages["numpy"] == np.__version__
 

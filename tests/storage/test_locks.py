@@ -20,7 +20,7 @@ from xmcbench.errors import StorageError
 from xmcbench.processes.process_tree import new_mark
 from xmcbench.storage import locks
 from xmcbench.storage.locks import DEAD_S, Claim, Heartbeat, exclusive, hold_shared, is_dead, now, sweep_claims
-from xmcbench.storage.temporary import becomes
+from xmcbench.storage.temporary import final_name
 
 OWNER = """
 import sys, time
@@ -201,7 +201,7 @@ def test_the_clock_of_a_file_system(tmp_path, monkeypatch):
         patch.setattr(Path, "unlink", lambda *_: None)
         now(tmp_path)
     (left,) = {file.name for file in tmp_path.iterdir()} - {"before", "after"}
-    assert becomes(left) == "", "the next sweep would remove it"
+    assert final_name(left) == "", "the next sweep would remove it"
     monkeypatch.setattr(time, "time", lambda: 7.0)
     assert now(tmp_path / "nowhere") == 7.0
 

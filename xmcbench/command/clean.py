@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     left_out = report.warn_left_out(store)
     if left_out and arguments.unneeded and arguments.remove:
         raise UsageError("what these records need is not known, so nothing is removed", "restore or delete them first")
-    known = {item.kind for item in found} | kinds(store)
+    known = kinds(store)
     for kind in arguments.kind:
         if kind not in known:
             raise UnknownName("kind", kind, known)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentTypeError
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+_Number = TypeVar("_Number", int, float)
 #: Help texts for a row.
 ROW = "a row: NAME, NAME:VARIANT, the beginning of a record's key, or a record's file"
 OTHER_ROW = "another row, named in the same way"
@@ -23,20 +25,18 @@ def texts(text: str) -> list[str]:
     return found
 
 
-def numbers(text: str) -> list[float]:
-    """Parse a list of numbers, each once."""
-    try:
-        return [*dict.fromkeys(map(float, text.split(",")))]
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} must be comma-separated numbers") from None
+def _list_of(kind: type[_Number], said: str) -> Callable[[str], list[_Number]]:
+    def parse(text: str) -> list[_Number]:
+        try:
+            return list(dict.fromkeys(map(kind, text.split(","))))
+        except ValueError:
+            raise ArgumentTypeError(f"{text!r} must be comma-separated {said}") from None
+
+    return parse
 
 
-def integers(text: str) -> list[int]:
-    """Parse a list of integers, each once."""
-    try:
-        return [*dict.fromkeys(map(int, text.split(",")))]
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} must be comma-separated integers") from None
+#: Parse a list, each value once.
+numbers, integers = _list_of(float, "numbers"), _list_of(int, "integers")
 
 
 def positive(text: str) -> int:

@@ -16,7 +16,6 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Self
 
@@ -36,6 +35,8 @@ _LOST = "Server disconnected"
 #: Files and folders in an archive, and folders within each other.
 FILES, DEPTH = 100_000, 16
 
+#: Seconds to wait for bytes; attempts in a row that bring none; seconds before the second one, doubled each time.
+_TIMEOUT_S, _ATTEMPTS, _PAUSE_S = 60.0, 4, 1.0
 _CHUNK = 1 << 20
 #: The types of headers that hold text: long names, and attributes.
 _TEXTS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
@@ -50,22 +51,11 @@ _DAMAGED = (
 _Members = Iterator[tuple[str, IO[bytes] | None]]
 
 
-@dataclass(frozen=True)
-class Patience:
-    """Limits of retries. attempts: in a row that bring nothing. pause_s: before the second one, doubled each time."""
-
-    timeout_s: float = 60.0
-    attempts: int = 4
-    pause_s: float = 1.0
-
-
 class _Retry(Exception):
     """An attempt that may be made again. Answers that another attempt would not change are a DataError."""
 
 
-def download(
-    url: str, path: Path, sha256: str | None = None, patience: Patience | None = None, limit: int | None = None
-) -> Path:
+def download(url: str, path: Path, sha256: str | None = None, limit: int | None = None) -> Path:
     """Download ``url`` to ``path``, unless it is there already, and return ``path``.
 
     sha256: of the file, if it is known. A file with other bytes is removed. limit: bytes, default those of a large
@@ -73,7 +63,7 @@ def download(
     """
     make_folder(path.parent)
     if not path.exists():
-        file = _Download(url, path, patience or Patience(), STREAM if limit is None else limit)
+        file = _Download(url, path, STREAM if limit is None else limit)
         file.complete()
         os.replace(file.part, path)
         file.note.unlink(missing_ok=True)
@@ -87,14 +77,14 @@ def download(
 class _Download:
     """A file on its way. part: the bytes that have come. note: about the version of the server that they belong to."""
 
-    def __init__(self, url: str, path: Path, patience: Patience, limit: int) -> None:
-        self._url, self._patience, self._limit = url, patience, limit
+    def __init__(self, url: str, path: Path, limit: int) -> None:
+        self._url, self._limit = url, limit
         self.part, self.note = (path.with_name(f"{path.name}.part{suffix}") for suffix in ("", ".json"))
 
     def complete(self) -> None:
         """Download the rest. Raises DataError and StorageError."""
         failures, reason = 0, ""
-        while failures < self._patience.attempts:
+        while failures < _ATTEMPTS:
             before = self._size()
             try:
                 self._attempt()
@@ -107,8 +97,8 @@ class _Download:
             except OSError as error:
                 raise StorageError.from_os_error(error, self.part) from error
             failures = 0 if self._size() > before else failures + 1
-            if failures < self._patience.attempts:
-                time.sleep(self._patience.pause_s * 2**failures)
+            if failures < _ATTEMPTS:
+                time.sleep(_PAUSE_S * 2**failures)
         raise self._error(reason, "run it again to resume")
 
     def _error(self, reason: str, hint: str = "") -> DataError:
@@ -132,7 +122,7 @@ class _Download:
         has_head = False
         try:
             with (
-                httpx.Client(timeout=self._patience.timeout_s, follow_redirects=True, max_redirects=5) as client,
+                httpx.Client(timeout=_TIMEOUT_S, follow_redirects=True, max_redirects=5) as client,
                 client.stream("GET", self._url, headers=headers) as response,
             ):
                 has_head = True

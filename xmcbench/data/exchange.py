@@ -22,7 +22,7 @@ from xmcbench.errors import DataError, UnknownName, UsageError, XmcbenchError
 from xmcbench.label_texts import LabelTexts
 from xmcbench.storage.atomic import writing
 from xmcbench.storage.canonical import sha256_file
-from xmcbench.storage.temporary import becomes, folder_in
+from xmcbench.storage.temporary import final_name, folder_in
 from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _link_others(target: Path, folder: Path) -> None:
 
 def _list_lasting(folder: Path) -> list[Path]:
     """List what is in a folder, without the temporary files and folders of this process and others."""
-    return sorted(path for path in folder.iterdir() if becomes(path.name) is None)
+    return sorted(path for path in folder.iterdir() if final_name(path.name) is None)
 
 
 def check_free(out: Path, force: bool = False, rebuild: bool = False) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from xmcbench.data.archives import Patience, download, unpack
+from xmcbench.data.archives import download, unpack
 from xmcbench.data.card import Card
 from xmcbench.data.catalog import find, writable_root
 from xmcbench.data.exchange import check_free, has_checksum, output_folder, work_folder
@@ -55,9 +55,7 @@ def read_lock(folder: Path) -> Lock | None:
         raise DataError(f"cannot read {folder / LOCK}: {error}", hint) from None
 
 
-def fetch_data(
-    slug: str, out: Path | None = None, *, offline: bool = False, force: bool = False, patience: Patience | None = None
-) -> list[Path]:
+def fetch_data(slug: str, out: Path | None = None, *, offline: bool = False, force: bool = False) -> list[Path]:
     """Fetch the data of a dataset into ``out`` (default: the first dataset folder that is writable); returns the files.
 
     Data that are there, and are those of ``fetch.lock``, are not fetched again. offline: open no connection. Raises
@@ -85,7 +83,7 @@ def fetch_data(
         place = cache_root() / "downloads" / hashlib.sha256(source.url.encode()).hexdigest()[:32]
         try:
             with _alone(place, source.url):
-                return _fetch(card, source.url, place / "archive", target, force, patience)
+                return _fetch(card, source.url, place / "archive", target, force)
         except DataError as error:
             problem = error.message
             print(f"xmcbench: {error}", file=sys.stderr)
@@ -151,7 +149,7 @@ def _lock_of(card: Card, folder: Path, force: bool) -> Lock | None:
     raise UsageError(f"{folder} holds what was fetched from {url}, not {card.name}", hint)
 
 
-def _fetch(card: Card, url: str, archive: Path, target: Path, force: bool, patience: Patience | None) -> list[Path]:
+def _fetch(card: Card, url: str, archive: Path, target: Path, force: bool) -> list[Path]:
     """Download and unpack an archive, unless another process has just done it."""
     if present := _present_files(card, target, force):
         return present
@@ -160,7 +158,7 @@ def _fetch(card: Card, url: str, archive: Path, target: Path, force: bool, patie
     force = force or lock is not None
     check_free(target, force, rebuild=True)
     try:
-        download(url, archive, lock.archives.get(url) if lock else None, patience)
+        download(url, archive, lock.archives.get(url) if lock else None)
         with work_folder(target) as temporary:
             with writing(temporary):
                 unpack(archive, temporary)

@@ -31,25 +31,6 @@ from xmcbench.storage.locks import CLAIM, Claim, exclusive, is_dead
 
 #: The kinds that belong to records; the others are artifacts, and what is left of them.
 _OF_RECORDS = ("predictions", "logs", "subsets")
-#: The kinds of artifacts that xmcbench and its own methods make; methods of others may have more.
-_OF_METHODS = (
-    "analyzed-tfidf",
-    "clusters",
-    "contexts",
-    "embeddings",
-    "judgments",
-    "label-expansion",
-    "nearest",
-    "pretraining",
-    "punkt",
-    "ranking",
-    "scratch",
-    "tfidf",
-    "token-vectors",
-    "tokens",
-    "training",
-    "word-vectors",
-)
 
 
 @dataclass(frozen=True)
@@ -85,9 +66,9 @@ def items(store: Store) -> list[Item]:
 
 
 def kinds(store: Store) -> set[str]:
-    """The kinds of items that a runs folder may have, or had: the folder of a kind of artifacts stays."""
+    """Return the kinds of items that a runs folder can have. The folder of a kind of artifacts outlives them."""
     made = {folder.name for root in list_stores(store.root) for folder in root.glob("[!.]*/")}
-    return {UNFINISHED, *_OF_RECORDS, *_OF_METHODS, *made - {CONTENT}}
+    return {UNFINISHED, *_OF_RECORDS, *made - {CONTENT}}
 
 
 def count_freed_bytes(store: Store, chosen: Iterable[Item]) -> int:

@@ -110,7 +110,7 @@ class Store(Layout):
         self.check_place(path, record)
         return record
 
-    def sound(self, cell: Cell) -> Record | None:
+    def find_intact(self, cell: Cell) -> Record | None:
         """The cell's record; None where it is damaged too, because then it has no result that could be lost."""
         try:
             return self.find(cell)
@@ -196,7 +196,7 @@ class Store(Layout):
             return False  # missing or damaged
 
     def _has_result(self, cell: Cell) -> bool:
-        earlier = self.sound(cell)
+        earlier = self.find_intact(cell)
         return earlier is not None and earlier.finished
 
     def has_predictions(self, record: Record) -> bool:

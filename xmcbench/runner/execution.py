@@ -168,7 +168,7 @@ class _Run:
                 continue
             if planned.state != "to run" and self._scorer.is_busy:
                 continue  # its figures may have to be computed again
-            if planned.state != "to run" and (there := self._target.store.sound(planned.cell)) is not None:
+            if planned.state != "to run" and (there := self._target.store.find_intact(planned.cell)) is not None:
                 # Another run held it when this one began, maybe only to compute its figures again.
                 if (found := self._load(replace(planned, record=there))) is None:
                     self._backoff.fail(key)
@@ -189,7 +189,7 @@ class _Run:
                 self._backoff.succeed(shared)
                 del self._waiting[position]
                 # Another run may have finished it since the plan was made.
-                made = self._target.store.sound(planned.cell)
+                made = self._target.store.find_intact(planned.cell)
                 if made is not None and made.finished and made != planned.record and not self._force:
                     self.records[position] = made
                     progress(planned, position, made)
@@ -270,12 +270,12 @@ class _Run:
             planned, outcome, cell.ended.ending, scored is not None, cell.started, total_s, cell.neighbors
         )
         log = store.relative(store.log_path(planned.cell))
-        machine = cell.ended.machine or Machine.this()
+        machine = cell.ended.machine or Machine.current()
         record = record_of(planned, cell.compute, machine, status, reason, outcome, scored, measured, log)
         del self._cells[planned.cell.key]
         if not cell.claim.is_ours():  # this process was stopped for so long that another one took the cell over
             again = cell.files.enter_context(store.claim(planned.cell))
-            if not again.held or store.sound(planned.cell) != planned.record:
+            if not again.held or store.find_intact(planned.cell) != planned.record:
                 cell.files.close()
                 self._waiting[cell.position] = planned
                 return

@@ -172,8 +172,8 @@ def _rows(request: Request, registry: Registry, elsewhere: Set[str]) -> tuple[li
             entry.ask_ahead("inputs", chosen)
             for values in chosen:
                 entries = registry.resolve(name, values).entries if request.setting.kind == "ez" else ()
-                if needy := [entry.name for entry in entries if entry.usable().supervision == "required"]:
-                    raise _NeedsPairs(needy[0])
+                if supervised := [entry.name for entry in entries if entry.usable().supervision == "required"]:
+                    raise _NeedsPairs(supervised[0])
                 rows.append(Row(entry, method, preset, values, _variant(entry, preset, values)))
         except _NeedsPairs as error:
             if name not in elsewhere and not is_for_all(request):
@@ -187,16 +187,16 @@ def _rows(request: Request, registry: Registry, elsewhere: Set[str]) -> tuple[li
 
 
 class _NeedsPairs(UsageError):
-    """A method that needs pairs, in the zero-shot setting. needy: this method, or one of its parts."""
+    """A method that needs pairs, in the zero-shot setting. name: of this method, or of one of its parts."""
 
-    def __init__(self, needy: str) -> None:
-        self._needy = needy
+    def __init__(self, name: str) -> None:
+        self._name = name
         super().__init__(self.reason(""), "use --setting fs or full")
 
     def reason(self, method: str) -> str:
         """Return the reason for leaving a method out."""
-        needy = "it" if self._needy == method else self._needy
-        return f"{needy} needs pairs, and the zero-shot setting has none"
+        name = "it" if self._name == method else self._name
+        return f"{name} needs pairs, and the zero-shot setting has none"
 
 
 def _combinations(name: str, given: Mapping[str, object]) -> list[dict[str, object]]:

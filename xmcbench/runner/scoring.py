@@ -128,7 +128,7 @@ def up_to_date(
     if not is_stale(record):
         return record
     with store.claim(record.cell) as claim:
-        found = store.sound(record.cell) if claim.held else None
+        found = store.find_intact(record.cell) if claim.held else None
         if found is None or not is_stale(found):
             return found
         if can_rank_again(found, store, staleness) and found.predictions is not None:

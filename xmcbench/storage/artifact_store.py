@@ -26,7 +26,7 @@ from xmcbench.storage.canonical import sha256_file, sha256_json
 from xmcbench.storage.locations import check_name
 from xmcbench.storage.locks import exclusive, sweep_claims, temporary_name
 from xmcbench.storage.reading import read_bytes
-from xmcbench.storage.temporary import becomes, sweep
+from xmcbench.storage.temporary import final_name, sweep
 
 #: The note of an artifact. It is written last: a folder without it is not an artifact.
 COST = "cost.json"
@@ -44,7 +44,7 @@ _CLAIMED = re.compile("[^/]+/[0-9a-f]{32}")
 _seen: dict[Path, tuple[int, int, int]] = {}
 
 
-class Sum(Struct, frozen=True, forbid_unknown_fields=True):
+class FileDigest(Struct, frozen=True, forbid_unknown_fields=True):
     """A file as it was written: its size in bytes and its SHA-256."""
 
     size: int
@@ -52,11 +52,11 @@ class Sum(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cost(Struct, frozen=True, forbid_unknown_fields=True):
-    """Cost of an artifact, the identity it was made from, and the sums of its files. sha256: of all that, as JSON."""
+    """Cost of an artifact, the identity it was made from, and digests of its files. sha256: of all that, as JSON."""
 
     wall_s: float
     identity: dict[str, Any]
-    files: dict[str, Sum]
+    files: dict[str, FileDigest]
     sha256: str = ""
 
     @property
@@ -65,7 +65,7 @@ class Cost(Struct, frozen=True, forbid_unknown_fields=True):
         return sha256_json(msgspec.to_builtins(msgspec.structs.replace(self, sha256="")))
 
 
-def write_cost(folder: Path, wall_s: float, identity: Mapping[str, object], files: dict[str, Sum]) -> None:
+def write_cost(folder: Path, wall_s: float, identity: Mapping[str, object], files: dict[str, FileDigest]) -> None:
     """Write the note of an artifact."""
     cost = Cost(wall_s, dict(identity), files)
     noted = msgspec.to_builtins(msgspec.structs.replace(cost, sha256=cost.seal))
@@ -121,12 +121,12 @@ def discard(folder: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def sum_files(folder: Path) -> dict[str, Sum]:
-    """Return the sums of every file below a folder, by relative path."""
-    return {name: Sum(path.stat().st_size, sha256_file(path)) for name, path in _files(folder).items()}
+def digest_files(folder: Path) -> dict[str, FileDigest]:
+    """Return the size and digest of every file below a folder, by relative path."""
+    return {name: FileDigest(path.stat().st_size, sha256_file(path)) for name, path in _files(folder).items()}
 
 
-def share_file(file: Path, written: Sum, content: Path) -> None:
+def share_file(file: Path, written: FileDigest, content: Path) -> None:
     """Replace a large file with a link to the file of the same content in a folder, or put a link to it there."""
     if written.size < _SHARED_FROM:
         return
@@ -203,10 +203,10 @@ def _is_unsettled(training: Path) -> bool:
 def list_folders(root: Path) -> Iterator[tuple[str, Path, Path]]:
     """Yield every folder that a store has made: its kind (``unfinished`` if no artifact), path, and its users' lock."""
     for folder in sorted(root.glob("*/")):
-        if becomes(folder.name) == "":
+        if final_name(folder.name) == "":
             yield UNFINISHED, folder, folder / TEMPORARY_LOCK
     for folder in sorted(root.glob("*/*/")):
-        kind, target = folder.parent.name, becomes(folder.name)
+        kind, target = folder.parent.name, final_name(folder.name)
         if kind.startswith("."):
             continue
         if _is_work(folder) or (_HASH.fullmatch(folder.name) and (folder / COST).exists()):

@@ -134,7 +134,7 @@ class Artifacts:
             if there is not None:
                 with writing(folder), folder_in(folder.parent) as made:
                     write(made)
-                    if artifact_store.sum_files(made) != there.files:
+                    if artifact_store.digest_files(made) != there.files:
                         artifact_store.discard(folder)
                         there = None
             if there is None:
@@ -212,7 +212,7 @@ class Artifacts:
                     raise _TakenOver
                 # The cost of an artifact includes that of the artifacts it was made from.
                 own_s = time.perf_counter() - start + self.reused_s - already_reused
-                files = artifact_store.sum_files(temporary)
+                files = artifact_store.digest_files(temporary)
                 if folder.parents[1] == self.root:
                     for name, written in files.items():
                         artifact_store.share_file(temporary / name, written, self.root / artifact_store.CONTENT)

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 class _Stream(io.FileIO):
     """A new file. Raises StorageError, naming the file that it will become, where it cannot be written."""
 
-    def __init__(self, path: Path, becomes: Path) -> None:
+    def __init__(self, path: Path, final_path: Path) -> None:
         super().__init__(path, "xb")
-        self._becomes = becomes
+        self._final_path = final_path
 
     def write(self, data: ReadableBuffer, /) -> int:
         """Write bytes, as FileIO does."""
-        with writing(self._becomes):
+        with writing(self._final_path):
             return super().write(data) or 0
 
 

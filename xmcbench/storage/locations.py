@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import sysconfig
-from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from xmcbench.environment import install_note
 from xmcbench.errors import StorageError
 
 
@@ -36,12 +35,8 @@ def _checkout() -> Path | None:
 
 
 def _source_checkout() -> Path | None:
-    """Return the checkout that the package was installed from, as pip notes it (PEP 610)."""
-    try:
-        noted = json.loads(metadata.distribution("xmcbench").read_text("direct_url.json") or "{}")
-    except (metadata.PackageNotFoundError, OSError, ValueError):
-        return None
-    url = urlsplit(str(noted.get("url", "")))
+    """Return the checkout that the package was installed from."""
+    url = urlsplit(str(install_note().get("url", "")))
     return Path(url2pathname(url.path)) if url.scheme == "file" else None
 
 

@@ -33,7 +33,7 @@ def temporary_path(target: Path) -> Path:
     return target.with_name(temporary_name(target.name))
 
 
-def becomes(name: str) -> str | None:
+def final_name(name: str) -> str | None:
     """Return the later name of a file or folder with a temporary one: empty if none, None if it is not temporary."""
     found = _BESIDE.fullmatch(name)
     return found and (found["target"] or "")

@@ -201,24 +201,6 @@ def test_a_text_without_a_known_word(run, learnable):
     assert 5 not in method.predict(new, 24).indices
 
 
-@pytest.mark.parametrize("known", [[], [(3, 2)], [(3, 2), (3, 4)], [(0, 1), (5, 1)], [(0, 1), (5, 2), (7, 2)]])
-def test_hardly_any_pairs(run, known):
-    rows, columns = ([pair[i] for pair in known] for i in (0, 1))
-    pairs = csr_matrix((np.ones(len(known), np.float32), (rows, columns)), shape=(160, 24))
-    found, method = run(pairs=pairs, k=30, epochs=1)
-    assert {*found.indices.ravel().tolist()} == {-1, *columns}
-    assert method.notes["labels_with_a_classifier"] == len({*columns})
-
-
-@pytest.mark.parametrize("labels", [["garden"], ["garden", "garden", "", "story"], ["", ""]])
-def test_strange_labels(run, labels):
-    """One label, equal ones, ones without text, and a beam wider than the tree."""
-    pairs = csr_matrix(np.arange(160 * len(labels)).reshape(160, -1) % 3 == 0, dtype=np.float32)
-    found, _ = run(raw_Y=Texts.from_lists(labels), pairs=pairs, k=100, epochs=1)
-    assert (found.indices[:, : len(labels)] >= 0).all()
-    assert (found.indices[:, len(labels) :] == -1).all()
-
-
 def test_no_text_of_a_label_is_read(run):
     one, other = (run(epochs=1, raw_Y=Texts.from_lists([words] * 24))[0] for words in ("", "name1 more words"))
     assert one.scores.tobytes() == other.scores.tobytes()

@@ -1,6 +1,5 @@
 """DEXML: its losses and their gradients, pools of labels, gradient caching, and edge cases."""
 
-import json
 from functools import partial
 
 import numpy as np
@@ -9,7 +8,7 @@ import torch
 from scipy.optimize import brentq
 from scipy.sparse import csr_matrix
 
-from xmcbench import Texts, UsageError
+from xmcbench import UsageError
 from xmcbench.methods.dexml import DEXML, pool
 from xmcbench.methods.dexml.pool import HardNegatives, LabelPool, decoupled_softmax, nearest_labels, soft_top_k
 from xmcbench.methods.encoder.contrastive import Vectors
@@ -205,24 +204,3 @@ def test_equal_runs_are_equal_and_a_seed_is_another(run):
     assert not np.array_equal(whole, top)
     for values in ({"top_k": 2}, {"top_k_sharpness": 1.0}):
         assert not np.array_equal(top, run(loss="top-k", **values)[0].scores), values
-
-
-@pytest.mark.parametrize("kind", ["all", "hard"])
-@pytest.mark.parametrize("known", [[], [(3, 2)], [(3, 2), (3, 4)], [(0, 1), (5, 1)]])
-def test_hardly_any_pairs(run, stories, known, kind):
-    rows, columns = ([pair[i] for pair in known] for i in (0, 1))
-    pairs = csr_matrix((np.ones(len(known), np.float32), (rows, columns)), shape=stories[2].shape)
-    found, _ = run(pairs=pairs, k=20, pool=kind)
-    assert np.isfinite(found.scores[:, :10]).all()
-
-
-@pytest.mark.parametrize("kind", ["all", "hard"])
-@pytest.mark.parametrize("labels", [["garden"], ["garden", "garden", "", "story"], ["", ""]])
-def test_strange_labels(run, labels, kind):
-    """One label, equal ones, ones without text; more hard negatives than labels."""
-    pairs = csr_matrix(np.arange(30 * len(labels)).reshape(30, -1) % 3 == 0, dtype=np.float32)
-    new = Texts.from_lists(["red garden", "", "中文", "zyzzyva"])
-    found, method = run(pairs, 100, Texts.from_lists(labels), new, pool=kind, loss="top-k")
-    assert (np.sort(found.indices[:, : len(labels)]) == np.arange(len(labels))).all()
-    assert np.isfinite(found.scores[:, : len(labels)]).all()
-    json.dumps(method.notes, allow_nan=False)

@@ -1,3 +1,6 @@
+"""Training with pairs: its length, the labels it holds out, and what methods make of strange labels and few pairs."""
+
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -5,11 +8,35 @@ import pytest
 import torch
 from scipy.sparse import csr_matrix, random
 
+from xmcbench import Texts
+from xmcbench.methods.attentionxml import AttentionXML
+from xmcbench.methods.dexml import DEXML
 from xmcbench.methods.encoder.batches import BalancedEpochs
 from xmcbench.methods.encoder.fine_tuning import effort, hold_out_labels, label_retrieval
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
+from xmcbench.methods.ngame import NGAME
+from xmcbench.methods.renee import Renee
 from xmcbench.methods.sentbert import SentBERT
+from xmcbench.methods.xr_transformer import XRTransformer
+
+LENGTHS = {"instance_length": 24, "label_length": 16}
+TUNED = {**LENGTHS, "finetune_steps": 6, "finetune_batch": 8, "finetune_rate": 1e-3}
+RENEE = {**LENGTHS, "frozen_epochs": 2, "epochs": 2, "batch": 8, "learning_rate": 1e-3}
+TREE = {"leaf": 2, "branches": 2, "batch": 8}
+ATTENTION = {"vectors": "random", "dimensions": 8, "min_count": 1, "hidden": 6, "connected": 8, "epochs": 1}
+#: Methods that learn from pairs, small; the last two have no score for a label without pairs.
+SUPERVISED = [
+    (Renee, RENEE),
+    (Renee, {**RENEE, "label_texts": False}),
+    (DEXML, {**TUNED, "pool": "all"}),
+    (DEXML, {**TUNED, "pool": "hard", "mined_every": 3}),
+    (DEXML, {**TUNED, "pool": "all", "loss": "top-k"}),
+    (DEXML, {**TUNED, "pool": "hard", "mined_every": 3, "loss": "top-k"}),
+    (NGAME, {**TUNED, "clusters_updated_every": 3, "cluster_size": 4, "classifier_epochs": 3}),
+    (XRTransformer, {**TREE, "instance_length": 24, "steps": 4, "min_clusters": 2}),
+    (AttentionXML, {**TREE, **ATTENTION}),
+]
 
 
 class Store(str):
@@ -144,3 +171,43 @@ def test_the_share_is_chosen_on_held_out_labels(checkpoint, stories, monkeypatch
     method.fit(*stories[:2], few)
     assert method.notes["fine-tuning"]["share"] == 0.5
     assert "too few" in method.notes["held-out labels"]
+
+
+@pytest.fixture(params=SUPERVISED, ids=lambda case: case[0].__name__)
+def run(request, fitted, checkpoint, stories):
+    """Train a method on the stories, and rank labels."""
+    kind, values = request.param
+    if kind is not AttentionXML:
+        values = {**values, "backbone": str(checkpoint())}
+
+    def go(pairs, k, raw_Y=stories[1], new=stories[0]):
+        method = fitted(kind, stories[0], raw_Y, pairs, **values)
+        if kind is AttentionXML:  # it ranks nothing for a text without a known word
+            new = stories[0]
+        found = method.predict(new, k)
+        found.check(len(new), k, len(raw_Y))
+        json.dumps(method.notes, allow_nan=False)
+        return found, method
+
+    return go
+
+
+@pytest.mark.parametrize("known", [[], [(3, 2)], [(3, 2), (3, 4)], [(0, 1), (5, 1)], [(0, 1), (5, 2), (7, 2)]])
+def test_hardly_any_pairs(run, stories, known):
+    rows, columns = ([pair[i] for pair in known] for i in (0, 1))
+    found, method = run(csr_matrix((np.ones(len(known), np.float32), (rows, columns)), shape=stories[2].shape), 20)
+    if isinstance(method, XRTransformer | AttentionXML):
+        assert {*found.indices.ravel().tolist()} == {-1, *columns}
+        assert method.notes["labels_with_a_classifier"] == len({*columns})
+    else:
+        assert np.isfinite(found.scores[:, :10]).all()
+
+
+@pytest.mark.parametrize("labels", [["garden"], ["garden", "garden", "", "story"], ["", ""]])
+def test_strange_labels(run, labels):
+    """One label, equal ones, ones without text; a text without a known word; shortlist, pool and beam larger than L."""
+    pairs = csr_matrix(np.arange(30 * len(labels)).reshape(30, -1) % 3 == 0, dtype=np.float32)
+    found, _ = run(pairs, 100, Texts.from_lists(labels), Texts.from_lists(["red garden", "", "中文", "zyzzyva"]))
+    assert (found.indices[:, : len(labels)] >= 0).all()
+    assert (found.indices[:, len(labels) :] == -1).all()
+    assert np.isfinite(found.scores[:, : len(labels)]).all()

@@ -1,6 +1,5 @@
 """NGAME: batches of clusters, the hinge on hard labels, classifiers on top, the score, and edge cases."""
 
-import json
 from collections import Counter
 from functools import partial
 from itertools import pairwise
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from xmcbench import MethodError, Texts, UsageError
+from xmcbench import MethodError, UsageError
 from xmcbench.methods.deepxml import classifiers
 from xmcbench.methods.deepxml.classifiers import contrastive_loss, fit_classifiers
 from xmcbench.methods.encoder import clustering
@@ -232,27 +231,6 @@ def test_parameters_reach_the_trainings(run, monkeypatch):
         6,
         {"c": 0.8, "d": 2.0, "batch": 256, "epochs": 2, "rate": 0.003, "dropout": 0.15},
     ]
-
-
-@pytest.mark.parametrize("known", [[], [(3, 2)], [(3, 2), (3, 4)], [(0, 1), (5, 1)]])
-def test_hardly_any_pairs(run, stories, known):
-    shape = stories[2].shape
-    rows, columns = ([pair[i] for pair in known] for i in (0, 1))
-    pairs = csr_matrix((np.ones(len(known), np.float32), (rows, columns)), shape=shape)
-    found, _ = run(pairs=pairs, k=20)
-    assert np.isfinite(found.scores[:, :10]).all()
-
-
-@pytest.mark.parametrize("labels", [["garden"], ["garden", "garden", "", "story"], ["", ""]])
-def test_strange_labels(run, labels):
-    """One label, equal ones, ones without text; a new document without a known word; a shortlist larger than L."""
-    pairs = csr_matrix(np.arange(30 * len(labels)).reshape(30, -1) % 3 == 0, dtype=np.float32)
-    new = Texts.from_lists(["red garden", "", "中文", "zyzzyva"])
-    found, method = run(pairs, 100, Texts.from_lists(labels), new)
-    assert (np.sort(found.indices[:, : len(labels)]) == np.arange(len(labels))).all()
-    assert (found.indices[:, len(labels) :] == -1).all()
-    assert np.isfinite(found.scores[:, : len(labels)]).all()
-    json.dumps(method.notes, allow_nan=False)
 
 
 @pytest.mark.parametrize("fusion", [0.25, 0.8])

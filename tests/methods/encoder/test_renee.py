@@ -1,6 +1,5 @@
 """Renee: the loss and its gradient in parts, the training of both, the score, and edge cases."""
 
-import json
 from contextlib import nullcontext
 from functools import partial
 
@@ -9,7 +8,7 @@ import pytest
 import torch
 from scipy.sparse import csr_matrix
 
-from xmcbench import Artifacts, MethodError, Texts, UsageError
+from xmcbench import Artifacts, MethodError, UsageError
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import TrainingPlan, train
@@ -208,23 +207,3 @@ def test_the_score_is_that_of_the_trained_classifier(run, monkeypatch, stories):
         expected = vectors @ made[0].weight.numpy().T
     np.testing.assert_allclose(found.scores, -np.sort(-expected, axis=1), rtol=1e-4, atol=1e-4)
     assert not hasattr(method._tower.encoder, "classifier")
-
-
-@pytest.mark.parametrize("known", [[], [(3, 2)], [(3, 2), (3, 4)], [(0, 1), (5, 1)]])
-@pytest.mark.parametrize("label_texts", [True, False])
-def test_hardly_any_pairs(run, stories, known, label_texts):
-    rows, columns = ([pair[i] for pair in known] for i in (0, 1))
-    pairs = csr_matrix((np.ones(len(known), np.float32), (rows, columns)), shape=stories[2].shape)
-    found, _ = run(pairs=pairs, k=20, label_texts=label_texts)
-    assert np.isfinite(found.scores[:, :10]).all()
-
-
-@pytest.mark.parametrize("labels", [["garden"], ["garden", "garden", "", "story"], ["", ""]])
-def test_strange_labels(run, labels):
-    """One label, equal ones, ones without text; a new document without a known word."""
-    pairs = csr_matrix(np.arange(30 * len(labels)).reshape(30, -1) % 3 == 0, dtype=np.float32)
-    new = Texts.from_lists(["red garden", "", "中文", "zyzzyva"])
-    found, method = run(pairs, 100, Texts.from_lists(labels), new)
-    assert (np.sort(found.indices[:, : len(labels)]) == np.arange(len(labels))).all()
-    assert np.isfinite(found.scores[:, : len(labels)]).all()
-    json.dumps(method.notes, allow_nan=False)

@@ -285,24 +285,6 @@ def test_guesses_are_the_clusters_that_score_highest():
     assert method._guess(vectors, classifiers[:2]).indices.shape == (9, 2)
 
 
-@pytest.mark.parametrize("known", [[], [(3, 2)], [(3, 2), (3, 4)], [(0, 1), (5, 1)]])
-def test_hardly_any_pairs(run, stories, known):
-    rows, columns = ([pair[i] for pair in known] for i in (0, 1))
-    pairs = csr_matrix((np.ones(len(known), np.float32), (rows, columns)), shape=stories[2].shape)
-    found, _ = run(pairs=pairs, k=20)
-    assert {*found.indices.ravel().tolist()} == {-1, *columns}
-
-
-@pytest.mark.parametrize("labels", [["garden"], ["garden", "garden", "", "story"], ["", ""]])
-def test_strange_labels(run, labels):
-    """One label, equal ones, ones without text; a new document without a known word; a shortlist larger than L."""
-    pairs = csr_matrix(np.arange(30 * len(labels)).reshape(30, -1) % 3 == 0, dtype=np.float32)
-    new = Texts.from_lists(["red garden", "", "中文", "zyzzyva"])
-    found, _ = run(Texts.from_lists(labels), pairs, new, k=100)
-    assert (found.indices[:, : len(labels)] >= 0).all()
-    assert (found.indices[:, len(labels) :] == -1).all()
-
-
 @pytest.mark.parametrize(
     "values", [{"steps": -1}, {"leaf": 1}, {"shortlist": 0}, {"negative_cost": 0.0}, {"instance_length": 2}]
 )

@@ -47,7 +47,7 @@ COMMON = frozenset({"layout", "split_seed", "test_share"})
 
 @cache
 def layouts() -> dict[str, type[Source]]:
-    """All layouts by name, in the order in which they are tried. One that cannot be imported is left out, with a word.
+    """Return all layouts by name, in the order in which they are tried. A broken one is left out, with a warning.
 
     Raises UsageError where a package claims the name of another layout.
     """

@@ -46,7 +46,7 @@ class Machine:
 
     @classmethod
     @cache
-    def this(cls) -> Machine:
+    def current(cls) -> Machine:
         """Describe the machine of this process."""
         return cls(environment.hardware(), environment.packages(), environment.program())
 

@@ -77,11 +77,11 @@ class Cluster:
         room = self.room
         if not room.cores_of_one:
             raise UsageError("no machine of the Ray cluster has a core", "`ray status` shows what the cluster has")
-        needy = [cell for cell in cells if cell.needs.get("gpu")]
-        if compute.device == "cuda" and room.gpus_of_one < compute.processes and needy:
+        gpu_cells = [cell for cell in cells if cell.needs.get("gpu")]
+        if compute.device == "cuda" and room.gpus_of_one < compute.processes and gpu_cells:
             asked = f"{compute.processes} GPUs" if compute.processes > 1 else "a GPU"
             raise UsageError(
-                f"--device cuda: {needy[0].name} asks for {asked}, and no machine of the Ray cluster has that",
+                f"--device cuda: {gpu_cells[0].name} asks for {asked}, and no machine of the Ray cluster has that",
                 "`ray status` shows what the cluster has; --device auto takes what there is",
             )
 
@@ -110,9 +110,9 @@ class Cluster:
             except self.ray.exceptions.RayError as error:
                 raise UsageError(
                     f"{node.host} of the Ray cluster cannot be used: {_one_line(getattr(error, 'cause', error))}",
-                    f"install the xmcbench of this machine there ({Versions.here().xmcbench})",
+                    f"install the xmcbench of this machine there ({Versions.current().xmcbench})",
                 ) from None
-            Versions.here().check(versions)
+            Versions.current().check(versions)
 
 
 @contextmanager

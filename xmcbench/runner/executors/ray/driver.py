@@ -43,7 +43,7 @@ _RETRY_S = 0.5
 
 @dataclass
 class _Sent:
-    """A task that was sent. homeless_since: the time since when no machine could run it."""
+    """A task that was sent. unplaceable_since: the time since when no machine could run it."""
 
     task: Task
     tries: int = 0
@@ -52,7 +52,7 @@ class _Sent:
     result: Future[Any] = field(default_factory=Future)
     host: str | None = None
     report: Report | None = None
-    homeless_since: float | None = None
+    unplaceable_since: float | None = None
 
 
 class Ray:
@@ -133,12 +133,12 @@ class Ray:
         job, needs, nodes = sent.task.job, sent.task.needs, self._cluster.nodes()
         sent.tries += 1
         sent.attempt = f"{sent.task.key[:32]}-{sent.tries}-{secrets.token_hex(4)}"
-        sent.host = sent.report = sent.homeless_since = None
+        sent.host = sent.report = sent.unplaceable_since = None
         paths = [job.train.path, job.labels.path, job.test.path, *filter(None, [job.pairs])]
         remote = RemoteTask(
             sent.attempt,
             sent.task,
-            Versions.here(),
+            Versions.current(),
             {path: self._server.offer(Path(path)) for path in paths},
             {plugin: _read_plugin(Path(plugin)) for plugin in job.plugins},
             self._token,
@@ -178,7 +178,7 @@ class Ray:
             for message in messages:
                 self._receive(message)
         done = [sent for sent in [*self._sent.values()] if sent.result.done()]
-        return [*filter(None, map(self._finish, done)), *self._fail_homeless()]
+        return [*filter(None, map(self._finish, done)), *self._fail_unplaceable()]
 
     def _receive(self, message: Message) -> None:
         sent = next((sent for sent in self._sent.values() if sent.attempt == message.attempt), None)
@@ -224,7 +224,7 @@ class Ray:
         del self._sent[sent.task.key]
         return Ended(sent.task, Outcome(status="failed", reason=visible(reason)), Ending(1, False, False, 0))
 
-    def _fail_homeless(self) -> list[Ended]:
+    def _fail_unplaceable(self) -> list[Ended]:
         """Fail tasks that no machine can run anymore: Ray would wait for one forever."""
         now, failed = time.monotonic(), []
         waiting = [sent for sent in self._sent.values() if sent.host is None]
@@ -234,10 +234,10 @@ class Ray:
         for sent in waiting:
             needs = sent.task.needs
             if any(node.cores >= needs.threads and node.gpus >= needs.gpus for node in nodes):
-                sent.homeless_since = None
-            elif sent.homeless_since is None:
-                sent.homeless_since = now
-            elif now - sent.homeless_since > _PATIENCE_S and not sent.result.done():
+                sent.unplaceable_since = None
+            elif sent.unplaceable_since is None:
+                sent.unplaceable_since = now
+            elif now - sent.unplaceable_since > _PATIENCE_S and not sent.result.done():
                 self._cluster.ray.cancel(sent.reference, force=True)
                 wanted = f"{needs.threads} cores and {needs.gpus} GPUs"
                 failed.append(self._fail(sent, f"no machine of the cluster has {wanted} anymore"))

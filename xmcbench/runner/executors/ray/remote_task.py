@@ -47,7 +47,7 @@ class Versions(Struct, frozen=True):
 
     @classmethod
     @cache
-    def here(cls) -> Versions:
+    def current(cls) -> Versions:
         """Return the versions of this process."""
         program, code = environment.program(), _code_digest()
         named = [program.version, *(["commit " + program.commit[:12]] if program.commit else []), f"code {code[:12]}"]
@@ -65,7 +65,7 @@ class Versions(Struct, frozen=True):
 
 def report_versions() -> Versions:
     """Return the versions of this process, as a function that Ray can call."""
-    return Versions.here()
+    return Versions.current()
 
 
 def _code_digest() -> str:
@@ -143,7 +143,7 @@ def run_remotely(remote: RemoteTask, rpc: Any) -> Result:
     """Run a task here. Raises UsageError if this is not the code of the driver, StorageError for files."""
     import ray
 
-    remote.versions.check(Versions.here())
+    remote.versions.check(Versions.current())
     _clean_up()
     driver = Driver(ray, rpc, remote.attempt)
     driver.tell(Started(environment.machine() or ray.get_runtime_context().get_node_id()))
@@ -159,7 +159,7 @@ def run_remotely(remote: RemoteTask, rpc: Any) -> Result:
             _send_artifacts(outcome.artifacts, task.job, driver)
         paths = {"log": task.log, "predictions": Path(task.job.predictions)}
         files = {name: np.fromfile(path, np.uint8) for name, path in paths.items() if path.is_file()}
-        return Result(outcome, ending, Machine.this(), files)
+        return Result(outcome, ending, Machine.current(), files)
 
 
 @cache
