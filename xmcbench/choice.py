@@ -78,24 +78,33 @@ def choices(results: Results, metric: str) -> list[Choice]:
         for records in group_by(part.records, lambda record: record.cell.method).values():
             made = [row for row in rows(records, part.filter) if metric in row.figures and not row.problems]
             if made:
-                defaults = part.staleness.presets.get(records[0].cell.method, {}).get("", {})
-                found.append(_choose(records[0].cell, metric, made, defaults))
+                presets = part.staleness.presets.get(records[0].cell.method, {})
+                found.append(_choose(records[0].cell, metric, made, presets))
     return found
 
 
-def _choose(cell: Cell, metric: str, made: list[Row], defaults: Mapping[str, object]) -> Choice:
-    """Return the best of a method's rows. defaults: of its parameters; a cell lacks those that were added later."""
+def _choose(cell: Cell, metric: str, made: list[Row], presets: Mapping[str, Mapping[str, object]]) -> Choice:
+    """Return the best of a method's rows. presets: with their values today, the defaults under ""."""
     best = max(made, key=lambda row: row.figures[metric].value)
     figure = best.figures[metric]
     others = [row.figures[metric] for row in made if row is not best]
     close = sum(figure.value - other.value <= hypot(figure.half_width, other.half_width) for other in others)
-    changed = {part.partition("=")[0] for part in best.records[0].method.changes}
+    defaults = presets.get("", {})  # a cell lacks parameters that were added later
     # As they were given: what identifies a row has the content of a file in place of its name.
     given = [{**defaults, **row.records[0].values} for row in made]
+    values = {**defaults, **best.records[0].values}
+    base = presets.get(best.facts.preset, defaults)
+    named = {part.partition("=")[0] for part in best.records[0].method.changes}
+    # A name lacks changes of the parameters that its method describes.
+    changed = {name for name in values if not _has_equal(base, values, name)} if base else named
     chosen = {
         name: value
-        for name, value in {**defaults, **best.records[0].values}.items()
-        if name in changed or any(canonical_json(values.get(name)) != canonical_json(value) for values in given)
+        for name, value in values.items()
+        if name in changed or not all(_has_equal(other, values, name) for other in given)
     }
     row = cell.dataset, cell.setting.title, cell.method, best.name
     return Choice(*row, metric, figure, len(made), close, chosen)
+
+
+def _has_equal(one: Mapping[str, object], other: Mapping[str, object], name: str) -> bool:
+    return canonical_json(one.get(name)) == canonical_json(other.get(name))
