@@ -13,6 +13,7 @@ from xmcbench.leaderboard.groups import group_by
 from xmcbench.leaderboard.rows import Estimate, Row, rows
 from xmcbench.metrics import METRICS
 from xmcbench.output.quantities import format_count
+from xmcbench.plugins.description import DEFAULT_PRESET
 from xmcbench.storage.canonical import canonical_json
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Choice:
 
     close: how many other rows are no further from it than the half-width of the 95% interval of the difference.
     parameters: those in which the rows differ or that are not of the best one's preset, with the values of the best.
+    preset: of the best one; empty where it has none, or that which a run takes without being asked.
     """
 
     dataset: str
@@ -38,12 +40,14 @@ class Choice:
     rows: int
     close: int
     parameters: Mapping[str, object]
+    preset: str = ""
 
     def __str__(self) -> str:
         figure, width = 100 * self.figure.value, 100 * self.figure.half_width
         close = f", {self.close} of the others within the interval" if self.close else ""
         values = (shlex.quote(f"{self.method}.{name}={value}") for name, value in self.parameters.items())
-        flags = " ".join(f"--set {value}" for value in values)
+        preset = [f"--methods {self.method}:{self.preset}"] if self.preset else []
+        flags = " ".join([*preset, *(f"--set {value}" for value in values)])
         rows = format_count(self.rows, "row")
         return (
             f"best {self.metric} of {rows} of {self.method} on {self.dataset}, {self.setting}: "
@@ -52,7 +56,8 @@ class Choice:
 
     def as_json(self) -> dict[str, Any]:
         """Return the choice as JSON values; figures are fractions."""
-        said = {name: getattr(self, name) for name in ("dataset", "setting", "method", "name", "metric", "rows")}
+        fields = ("dataset", "setting", "method", "preset", "name", "metric", "rows")
+        said = {name: getattr(self, name) for name in fields}
         return {**said, "close": self.close, "value": self.figure.value, "parameters": dict(self.parameters)}
 
 
@@ -93,7 +98,8 @@ def _choose(cell: Cell, metric: str, made: list[Row], presets: Mapping[str, Mapp
     # As they were given: what identifies a row has the content of a file in place of its name.
     given = [{**defaults, **row.records[0].values} for row in made]
     values = {**defaults, **best.records[0].values}
-    base = presets.get(best.facts.preset, defaults)
+    preset = best.facts.preset if best.facts.preset in presets else ""
+    base = presets.get(preset, {})
     named = {part.partition("=")[0] for part in best.records[0].method.changes}
     # A name lacks changes of the parameters that its method describes.
     changed = {name for name in values if not _has_equal(base, values, name)} if base else named
@@ -103,7 +109,7 @@ def _choose(cell: Cell, metric: str, made: list[Row], presets: Mapping[str, Mapp
         if name in changed or not all(_has_equal(other, values, name) for other in given)
     }
     row = cell.dataset, cell.setting.title, cell.method, best.name
-    return Choice(*row, metric, figure, len(made), close, chosen)
+    return Choice(*row, metric, figure, len(made), close, chosen, "" if preset == DEFAULT_PRESET else preset)
 
 
 def _has_equal(one: Mapping[str, object], other: Mapping[str, object], name: str) -> bool:
