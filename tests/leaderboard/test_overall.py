@@ -94,6 +94,14 @@ def test_changed_parameters_that_lack_a_dataset_are_not_listed(results, altered)
     assert "FEW" in [method.name.split(" (")[0] for method in made.methods]
 
 
+def test_a_changed_parameter_that_is_described_is_seen_in_the_name(results, altered):
+    rows = results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4))
+    rows = [altered(row, (("method", "variant"), "quick, x + y"), (("cell", "parameters"), {"d": 3})) for row in rows]
+    presets = {name: {"": {}, "quick": {"d": value}} for name, value in (("one", 2), ("two", 3))}
+    made = overall.overall(rows, EZ, "P@1", staleness=Staleness(presets=presets))
+    assert [method.name for method in made.methods] == ["ONE (quick, x + y)", "TWO (quick)"]
+
+
 def test_a_method_that_lacks_a_dataset_stands_below_the_others(results, record, altered):
     """With its figures and its notes, those with the most results first."""
     some = results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4), few=(0.7, None, None), most=(None, 0.95, 0.9))

@@ -118,12 +118,13 @@ def overall(
     groups = group_rows(ranked)
     means = {key: _means(group, metric) for key, group in groups.items()}
     whole = {key: values for key, values in means.items() if all(name in values for name in chosen)}
-    called = _name_rows(groups, whole)
     judged = staleness or Staleness()
+    changed = {key for key, group in groups.items() if judged.has_changed(group[0], Facts.of(group[0]).preset)}
+    called = _name_rows(groups, whole, changed)
     unranked = [
         Entry(called[key], means[key], _marks(group, setting, judged))
         for key, group in groups.items()
-        if key not in whole and not judged.has_changed(group[0], Facts.of(group[0]).preset)
+        if key not in whole and key not in changed
     ]
     if len(whole) < 2:
         raise UsageError(
@@ -154,9 +155,15 @@ def overall(
     )
 
 
-def _name_rows(groups: Mapping[str, Sequence[Record]], ranked: Container[str]) -> dict[str, str]:
-    """Return the name of each row: short where no other one is called so, and ranked rows come first; else whole."""
-    whole, short = names(groups), {key: Facts.of(group[0]).short for key, group in groups.items()}
+def _name_rows(
+    groups: Mapping[str, Sequence[Record]], ranked: Container[str], changed: Container[str]
+) -> dict[str, str]:
+    """Return the name of each row: short where no other one is called so, and ranked rows come first; else whole.
+
+    changed: rows with other values than those of their preset, which have their whole name.
+    """
+    whole = names(groups)
+    short = {key: whole[key] if key in changed else Facts.of(group[0]).short for key, group in groups.items()}
     counts = Counter((key in ranked, name) for key, name in short.items())
     taken = {name for key, name in short.items() if key in ranked}
     return {
