@@ -88,10 +88,13 @@ def test_changed_parameters_that_lack_a_dataset_are_not_listed(results, altered)
     changed = altered(rows[-1], (("cell", "parameters"), {"depth": 3}))
     presets = {"few": {"": {"depth": 2}}}
     made = overall.overall([*rows[:-1], changed], EZ, "P@1", staleness=Staleness(presets=presets))
-    assert made.unranked == ()
+    assert (made.unranked, made.unlisted) == ((), 1)
+    assert overall.caption(made).endswith(" 1 row with changed parameters that lacks a dataset is not listed.")
+    assert overall.as_json(made)["unlisted"] == 1
     whole = [altered(one, (("cell", "parameters"), {"depth": 3})) for one in results(few=(0.7, 0.7, 0.7))]
     made = overall.overall([*rows[:-1], *whole], EZ, "P@1", staleness=Staleness(presets=presets))
     assert "FEW" in [method.name.split(" (")[0] for method in made.methods]
+    assert "not listed" not in overall.caption(made)
 
 
 def test_a_changed_parameter_that_is_described_is_seen_in_the_name(results, altered):

@@ -21,7 +21,7 @@ from xmcbench.leaderboard.points import Ranking, Spot
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import friedman, protocol
 from xmcbench.metrics.friedman import Friedman
-from xmcbench.output.quantities import format_p
+from xmcbench.output.quantities import format_count, format_p
 from xmcbench.records import Record, Staleness
 from xmcbench.setting import Setting
 from xmcbench.storage.reading import read_text
@@ -57,6 +57,7 @@ class Overall:
 
     test: None where Friedman's test cannot be made. difference: Nemenyi's critical difference at the 5% level, None for
     fewer than two datasets. unranked: methods that lack a dataset, those with results on the most datasets first.
+    unlisted: how many rows lack a dataset and have changed parameters.
     """
 
     setting: Setting
@@ -66,6 +67,7 @@ class Overall:
     test: Friedman | None
     difference: float | None
     unranked: tuple[Entry, ...]
+    unlisted: int = 0
 
     @property
     def stem(self) -> str:
@@ -152,6 +154,7 @@ def overall(
         friedman.friedman(matrix),
         friedman.critical_difference(len(whole), len(chosen)),
         tuple(sorted(unranked, key=lambda method: (-len(method.values), method.name))),
+        sum(key in changed for key in groups if key not in whole),
     )
 
 
@@ -208,6 +211,10 @@ def caption(made: Overall) -> str:
         parts.append(f"Critical difference (Nemenyi, 5%): {made.difference:.2f}.")
     if made.unranked:
         parts.append("Methods that lack a dataset stand below the others and are not ranked.")
+    if made.unlisted:
+        lack, are = ("lacks", "is") if made.unlisted == 1 else ("lack", "are")
+        rows = f"{format_count(made.unlisted, 'row')} with changed parameters"
+        parts.append(f"{rows} that {lack} a dataset {are} not listed.")
     return " ".join(parts)
 
 
@@ -257,6 +264,7 @@ def as_json(made: Overall) -> dict[str, object]:
         "left_out": {
             lacking.name: [name for name in made.datasets if name not in lacking.values] for lacking in made.unranked
         },
+        "unlisted": made.unlisted,
     }
 
 
