@@ -156,6 +156,21 @@ def test_the_best_row_of_each_method(two, record, altered):
     assert (near.close, near.as_json()["close"]) == (1, 1)
 
 
+def test_the_best_row_is_selected_also_by_parameters_that_its_method_describes(record, altered):
+    presets = {"a": {"": {"mode": "x", "k": 1}, "quick": {"mode": "y", "k": 1}}}
+    today = Staleness(presets=presets, described={"a": ("mode",)})
+    made = [
+        altered(record("a", value=value, mode=mode, k=k), (("method", "variant"), f"quick, mode {mode}, k={k}"))
+        for value, mode, k in ((0.3, "z", 2), (0.35, "z", 3))
+    ]
+    (choice,) = choices(Results(tuple(made), "self", "runs", staleness=today), "P@1")
+    assert choice.parameters == {"mode": "z", "k": 3}
+    # What the preset has today needs no flag.
+    of_preset = altered(made[1], (("cell", "parameters", "mode"), "y"))
+    (choice,) = choices(Results((of_preset,), "self", "runs", staleness=today), "P@1")
+    assert choice.parameters == {"k": 3}
+
+
 def test_of_methods_that_find_themselves_unable_only_a_named_one_is_missed(record):
     made, missed = record("a", k=1), record("b", k=2, status="skipped")
     assert Results((made, missed), "self", "runs").ok

@@ -151,6 +151,16 @@ def test_what_cannot_be_searched_is_an_error(tiny, monkeypatch, tmp_path):
         tune({**given, "set": {}, "seed": [0]}, 1, options=Options(tmp_path))
 
 
+@pytest.mark.parametrize(("method", "preset"), [("peak:far", None), ("peak", "far")])
+def test_the_flags_of_the_best_trial_have_its_preset(tiny, tmp_path, plugin, method, preset):
+    written = WEIGHTS.replace("at: Ann", 'presets = {"far": {"at": 0.8}}\n        at: Ann')
+    options = Options(tmp_path / "runs", (plugin(written),))
+    given = {"dataset": str(tiny), "methods": [method], "setting": "ez", "ratio": None, "by": None, "preset": preset}
+    found = tune({**given, "set": {}, "seed": [0]}, 1, search=["at"], options=options)
+    assert found.trials[0].values == {"at": 0.8}
+    assert (found.name, found.flags) == ("peak:far", "--methods peak:far")
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -299,6 +309,7 @@ def test_the_chart_has_the_best_value_until_each_trial():
     assert tuned.flags == "--set bm25.b=3"
     given = dataclasses.replace(tuned, fixed={"k1": 2})
     assert given.flags == "--set bm25.k1=2 --set bm25.b=3"
+    assert dataclasses.replace(given, name="bm25:own").flags == "--methods bm25:own --set bm25.k1=2 --set bm25.b=3"
     assert "20.00 with the given values; select it with" in str(given)
     assert "interval" not in str(given)
     near = dataclasses.replace(tuned, trials=[dataclasses.replace(trial, half_width=0.08) for trial in trials])

@@ -74,10 +74,12 @@ class Tuned:
 
     @property
     def flags(self) -> str:
-        """The flags that select the best trial; empty for the preset itself."""
-        method = self.name.partition(":")[0]
+        """The flags that select the best trial; empty for the preset that a run takes without being asked."""
+        method, _, preset = self.name.partition(":")
         values = {**self.fixed, **(self.best.values if self.best.number else {})}
-        return " ".join(f"--set {shlex.quote(f'{method}.{name}={_show(value)}')}" for name, value in values.items())
+        chosen = [f"--methods {shlex.quote(self.name)}"] if preset not in ("", DEFAULT_PRESET) else []
+        sets = (f"--set {shlex.quote(f'{method}.{name}={_show(value)}')}" for name, value in values.items())
+        return " ".join([*chosen, *sets])
 
     def table(self) -> str:
         """Return a line per trial, the best first."""
@@ -164,6 +166,8 @@ def tune(
     fixed = sets.get(name, {})
     preset = preset or arguments.get("preset") or DEFAULT_PRESET
     base = method.resolve(name, {**method.presets.get(preset, {}), **fixed})
+    if preset in method.presets and preset != DEFAULT_PRESET:
+        spec = f"{name}:{preset}"
     space = spaces(name, method.parameters, base, fixed, search)
     if arguments["setting"] is None:
         arguments = {**arguments, "setting": "ez" if method.supervision == "unused" else "full"}

@@ -310,6 +310,22 @@ def test_results_are_fractions_for_machines_and_percent_for_readers(inside, reco
     assert lines[5].split()[:4] == ["NOBODYS", "1", keys[1], "failed"]
 
 
+def test_results_of_one_name_are_told_apart_in_a_listing(inside, record, altered, tmp_path):
+    store = Store(tmp_path / "runs")
+    named = (("method", "title"), "ONE")
+    for made in (record("one"), record("one", seed=1), altered(record("other"), named), record("two", k=1)):
+        store.write(made)
+    store.write(altered(record("other"), named, (("cell", "dataset"), "Elsewhere")))
+    listed = json.loads(inside("ls", "results", "--json").stdout)
+    assert sorted((entry["dataset"], entry["method"], entry["seed"]) for entry in listed) == [
+        ("Elsewhere", "ONE", 0),
+        ("Tiny", "ONE, method=one", 0),
+        ("Tiny", "ONE, method=one", 1),
+        ("Tiny", "ONE, method=other", 0),
+        ("Tiny", "TWO (k=1)", 0),
+    ]
+
+
 def test_doctor_examines_this_machine(xmcbench, plugin):
     document = json.loads(xmcbench("doctor", "--json").stdout)
     assert document["broken"] == []

@@ -882,22 +882,30 @@ FILER = """
 
 
 @pytest.mark.parametrize(
-    ("method", "name", "values"),
-    [("filer", "words", ["up.txt", "down.txt"]), ("filer", "sign", [1, -1]), ("filer:down", "sign", [1, -1])],
+    ("methods", "name", "values"),
+    [
+        ("filer", "words", ["up.txt", "down.txt"]),
+        ("filer", "sign", [1, -1]),
+        ("filer:down", "sign", [1, -1]),
+        ("filer --preset down", "sign", [1, -1]),
+    ],
 )
-def test_the_flags_of_the_best_row_select_it(inside, tiny, plugin, tmp_path, method, name, values):
+def test_the_flags_of_the_best_row_select_it(inside, tiny, plugin, tmp_path, methods, name, values):
     """Also where a file gives the value, and where the value is the default of a parameter that was added."""
     (tmp_path / "up.txt").write_text("1")
     (tmp_path / "down.txt").write_text("-1")
     words = ("run", "--dataset", f"{tiny}?dev=0.3", "--setting", "full", "--plugin", plugin(FILER, "filer.py"))
-    words += ("--methods", method, "--best", "P@1")
-    several = [word for value in values for word in ("--set", f"filer.{name}={value}")]
+    words += ("--best", "P@1")
+    several = ["--methods", *methods.split()]
+    several += [word for value in values for word in ("--set", f"filer.{name}={value}")]
     (choice,) = json.loads(inside(*words, *several, "--json", code=0).stdout)["best"]
-    assert choice["parameters"] == {name: values[0]}
+    preset = "down" if "down" in methods else ""
+    assert (choice["parameters"], choice["preset"]) == ({name: values[0]}, preset)
     last = inside(*words, *several, code=0).stdout.splitlines()[-1]
     flags = shlex.split(last.partition("; select it with ")[2])
-    assert flags == ["--set", f"filer.{name}={values[0]}"]
-    (alone,) = json.loads(inside(*words, *flags, "--json", code=0).stdout)["best"]
+    assert flags == [*(["--methods", "filer:down"] if preset else []), "--set", f"filer.{name}={values[0]}"]
+    named = [] if preset else ["--methods", "filer"]
+    (alone,) = json.loads(inside(*words, *named, *flags, "--json", code=0).stdout)["best"]
     assert (alone["value"], alone["name"], alone["rows"]) == (choice["value"], choice["name"], 1)
 
 

@@ -88,10 +88,21 @@ def test_changed_parameters_that_lack_a_dataset_are_not_listed(results, altered)
     changed = altered(rows[-1], (("cell", "parameters"), {"depth": 3}))
     presets = {"few": {"": {"depth": 2}}}
     made = overall.overall([*rows[:-1], changed], EZ, "P@1", staleness=Staleness(presets=presets))
-    assert made.unranked == ()
+    assert (made.unranked, made.unlisted) == ((), 1)
+    assert overall.caption(made).endswith(" 1 row with changed parameters that lacks a dataset is not listed.")
+    assert overall.as_json(made)["unlisted"] == 1
     whole = [altered(one, (("cell", "parameters"), {"depth": 3})) for one in results(few=(0.7, 0.7, 0.7))]
     made = overall.overall([*rows[:-1], *whole], EZ, "P@1", staleness=Staleness(presets=presets))
     assert "FEW" in [method.name.split(" (")[0] for method in made.methods]
+    assert "not listed" not in overall.caption(made)
+
+
+def test_a_changed_parameter_that_is_described_is_seen_in_the_name(results, altered):
+    rows = results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4))
+    rows = [altered(row, (("method", "variant"), "quick, x + y"), (("cell", "parameters"), {"d": 3})) for row in rows]
+    presets = {name: {"": {}, "quick": {"d": value}} for name, value in (("one", 2), ("two", 3))}
+    made = overall.overall(rows, EZ, "P@1", staleness=Staleness(presets=presets))
+    assert [method.name for method in made.methods] == ["ONE (quick, x + y)", "TWO (quick)"]
 
 
 def test_a_method_that_lacks_a_dataset_stands_below_the_others(results, record, altered):

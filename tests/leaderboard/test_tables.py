@@ -71,6 +71,12 @@ def test_a_table_without_these_columns_has_short_names_that_differ(record, alter
     assert [line.shown for line in table.lines] == [
         *("A (hour, x=0.3)", "A (hour)", "A (small)", "B"),
     ]
+    # A changed parameter that the method describes is not after the preset.
+    today = Staleness(presets={"a": {"hour": {"x": 0.2}, "small": {"x": 9}, "": {}}}, described={"a": ("x",)})
+    table = metric_table(rows(made, "self", today), MAIN, with_facts=False)
+    assert [line.shown for line in table.lines] == [
+        *("A (hour, 9 steps, x=0.3)", "A (hour)", "A (small, 5 steps)"),
+    ]
 
 
 def test_metrics_and_their_spread_are_text_in_percent(record):
@@ -185,6 +191,16 @@ def test_of_the_values_of_a_preset_todays_are_shown(on):
     for methods in ([], ["one", "two"]):
         table = paper_table(made, EZ, ["P@1"], today, methods=methods)
         assert body(latex(table)) == [["ONE", r"\bfseries 40.0"], ["TWO", "30.0"]]
+
+
+def test_a_row_with_a_changed_parameter_that_is_described_is_no_row_of_its_preset(on):
+    made = [on("A", "one", 0.5, "quick, x + y", parts="x,y"), on("A", "two", 0.3)]
+    today = Context((), Staleness(presets={"one": {"": {}, "quick": {"parts": "x"}}}, described={"one": ("parts",)}))
+    for methods in ([], ["one", "two"]):
+        table = paper_table(made, EZ, ["P@1"], today, methods=methods)
+        assert [line[0] for line in body(latex(table))] == ["ONE (quick, x + y)", "TWO"]
+    with pytest.raises(UsageError, match="no row of one:quick with the parameters of a preset"):
+        paper_table(made, EZ, ["P@1"], today, methods=["one:quick"])
 
 
 def test_two_methods_of_one_title_are_two_rows(on, altered):

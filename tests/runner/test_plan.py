@@ -505,7 +505,13 @@ def test_earlier_results_stay_those_of_a_method_that_grew_a_parameter(tiny, plug
     assert cell(after, "after.py", analyzer="icu").parameters == {"k1": 1.5, "analyzer": "icu"}
 
 
-@pytest.mark.parametrize(("value", "shown"), [("/m/minilm/", "minilm"), ("a/b", "b"), ("plain", "plain"), ("/", "/")])
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        *(("/m/minilm/", "minilm"), ("a/b", "b"), ("plain", "plain"), ("/", "/")),
+        *((url, url) for url in ("http://one:8000/v1", "http://two:8000/v1/")),
+    ],
+)
 def test_a_path_is_short_in_the_name_of_a_row(value, shown):
     assert rows._short(value) == shown
 

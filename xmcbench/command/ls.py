@@ -20,6 +20,7 @@ from xmcbench.output.layout import fill, format_table, terminal_width
 
 if TYPE_CHECKING:
     from xmcbench.parameters import Parameter
+    from xmcbench.records import Record
 
 #: Fields too wide for a column; printed below the table.
 _ASIDE = ("parameters", "origin", "reason", "hint", "other_packages")
@@ -233,6 +234,8 @@ def _layouts(_: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
 
 def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     from xmcbench import environment
+    from xmcbench.leaderboard.groups import group_by
+    from xmcbench.leaderboard.names import names as name_rows
     from xmcbench.metrics import additional
     from xmcbench.records import Store
     from xmcbench.runner.scoring import StoredScores
@@ -247,6 +250,9 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     records = store.records()
     registry.ask_about_parts(record.cell for record in records)
     report.note_unknown(records, staleness)
+    # A block of the listing is one table, in which rows of one name are told apart.
+    blocks = group_by(records, _find_block)
+    called = {block: name_rows(group_by(own, lambda record: record.cell.row)) for block, own in blocks.items()}
     for record in records:
         problem = ""
         values: Mapping[str, float | None] = record.metrics[record.protocol.filter].values if record.ok else {}
@@ -263,7 +269,7 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
                 "dataset": record.cell.dataset,
                 "dataset_sha256": record.cell.dataset_sha256,
                 "setting": record.cell.setting.slug,
-                "method": record.name,
+                "method": called[_find_block(record)][record.cell.row],
                 "seed": record.cell.seed,
                 "key": record.key[:12],
                 "status": "stale" if record.ok and staleness.problem(record) else record.status,
@@ -275,6 +281,12 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
             }
         )
     return listing, report.warn_left_out(store)
+
+
+def _find_block(record: Record) -> tuple[str, ...]:
+    """Return the values of a record under ``_HEADINGS``."""
+    cell = record.cell
+    return cell.dataset, cell.dataset_sha256, cell.setting.slug, record.protocol.filter
 
 
 _LISTINGS = {"methods": _methods, "datasets": _datasets, "layouts": _layouts, "results": _results}

@@ -1,8 +1,8 @@
 """Rank methods over several datasets: average rank, win rate, Friedman's test and the critical difference.
 
 Figures of different datasets are not averaged, only ranks. A method that lacks a result on one of the datasets is not
-ranked; it follows the others, with a gap. The datasets are those that overall.toml in --runs names for the setting, if
-it does.
+ranked; it follows the others, with a gap, or is only counted if its parameters were changed. The datasets are those
+that overall.toml in --runs names for the setting, if it does.
 
   xmcbench rank --setting ez --runs leaderboards
   xmcbench rank --setting fs --ratio 0.01 --metric R@100 --dataset lf-debian-2k,lf-debian-20k --svg ranks.svg

@@ -66,11 +66,12 @@ BORROWED = "measured without pairs, which this method ignores"
 OVERALL = """\
 Methods are ranked on each dataset, and the ranks are averaged. Figures of different datasets are never averaged. A
 method is ranked if it has a result with the same parameters on every dataset that counts in the setting; the others
-stand below, with gaps. The datasets that count are those of `overall.toml` beside the records, so that a new dataset
-changes no ranking. Without this file all count, except those for tuning (`-dev`) and samples (`--limit`). Friedman's
-test asks whether all methods perform alike. Methods whose bars overlap differ by less than the critical difference of
-Nemenyi's test, which is large when there are few datasets. Both tests assume independent datasets, and datasets drawn
-from one another are not independent. `xmcbench rank` does the same for any datasets and metrics."""
+stand below, with gaps, but not rows with changed parameters. The datasets that count are those of `overall.toml` beside
+the records, so that a new dataset changes no ranking. Without this file all count, except those for tuning (`-dev`) and
+samples (`--limit`). Friedman's test asks whether all methods perform alike. Methods whose bars overlap differ by less
+than the critical difference of Nemenyi's test, which is large when there are few datasets. Both tests assume
+independent datasets, and datasets drawn from one another are not independent. `xmcbench rank` does the same for any
+datasets and metrics."""
 
 EXAMPLES = """\
 The tables have the ranks of the true labels of test instances, from the first seed of each row. An empty cell: the

@@ -125,7 +125,7 @@ def tradeoff(
     for setting, records in complete.items():
         borrowed = borrow(complete.get(Setting("ez"), ()), records) if setting.kind != "ez" else []
         made = [row for row in rows([*records, *borrowed], filter_name, staleness) if row.costs]
-        made = of_presets(made, staleness or Staleness())
+        made = of_presets(made)
         machines = Counter(machine for row in made for machine in row.costs)
         usual = max(sorted(machines), key=lambda machine: machines[machine], default="")
         found = [

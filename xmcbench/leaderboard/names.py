@@ -90,8 +90,9 @@ def tell_apart(names: Mapping[str, str], parameters: Mapping[str, Mapping[str, o
 
 
 def short_names(rows: Sequence[Row]) -> list[str]:
-    """Return titles with preset and changed parameters; the whole name where several rows would look alike."""
-    short = [row.facts.short for row in rows]
+    """Return titles with preset and changed parameters; the whole name where several rows would look alike, or where
+    these do not show that values changed."""
+    short = [row.short_name for row in rows]
     counts = Counter(short)
     return [name if counts[name] == 1 else row.name for name, row in zip(short, rows, strict=True)]
 

@@ -21,7 +21,7 @@ from xmcbench.leaderboard.points import Ranking, Spot
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import friedman, protocol
 from xmcbench.metrics.friedman import Friedman
-from xmcbench.output.quantities import format_p
+from xmcbench.output.quantities import format_count, format_p
 from xmcbench.records import Record, Staleness
 from xmcbench.setting import Setting
 from xmcbench.storage.reading import read_text
@@ -57,6 +57,7 @@ class Overall:
 
     test: None where Friedman's test cannot be made. difference: Nemenyi's critical difference at the 5% level, None for
     fewer than two datasets. unranked: methods that lack a dataset, those with results on the most datasets first.
+    unlisted: how many rows lack a dataset and have changed parameters.
     """
 
     setting: Setting
@@ -66,6 +67,7 @@ class Overall:
     test: Friedman | None
     difference: float | None
     unranked: tuple[Entry, ...]
+    unlisted: int = 0
 
     @property
     def stem(self) -> str:
@@ -118,12 +120,13 @@ def overall(
     groups = group_rows(ranked)
     means = {key: _means(group, metric) for key, group in groups.items()}
     whole = {key: values for key, values in means.items() if all(name in values for name in chosen)}
-    called = _name_rows(groups, whole)
     judged = staleness or Staleness()
+    changed = {key for key, group in groups.items() if judged.has_changed(group[0], Facts.of(group[0]).preset)}
+    called = _name_rows(groups, whole, changed)
     unranked = [
         Entry(called[key], means[key], _marks(group, setting, judged))
         for key, group in groups.items()
-        if key not in whole and not judged.has_changed(group[0], Facts.of(group[0]).preset)
+        if key not in whole and key not in changed
     ]
     if len(whole) < 2:
         raise UsageError(
@@ -151,12 +154,19 @@ def overall(
         friedman.friedman(matrix),
         friedman.critical_difference(len(whole), len(chosen)),
         tuple(sorted(unranked, key=lambda method: (-len(method.values), method.name))),
+        sum(key in changed for key in groups if key not in whole),
     )
 
 
-def _name_rows(groups: Mapping[str, Sequence[Record]], ranked: Container[str]) -> dict[str, str]:
-    """Return the name of each row: short where no other one is called so, and ranked rows come first; else whole."""
-    whole, short = names(groups), {key: Facts.of(group[0]).short for key, group in groups.items()}
+def _name_rows(
+    groups: Mapping[str, Sequence[Record]], ranked: Container[str], changed: Container[str]
+) -> dict[str, str]:
+    """Return the name of each row: short where no other one is called so, and ranked rows come first; else whole.
+
+    changed: rows with other values than those of their preset, which have their whole name.
+    """
+    whole = names(groups)
+    short = {key: whole[key] if key in changed else Facts.of(group[0]).short for key, group in groups.items()}
     counts = Counter((key in ranked, name) for key, name in short.items())
     taken = {name for key, name in short.items() if key in ranked}
     return {
@@ -201,6 +211,10 @@ def caption(made: Overall) -> str:
         parts.append(f"Critical difference (Nemenyi, 5%): {made.difference:.2f}.")
     if made.unranked:
         parts.append("Methods that lack a dataset stand below the others and are not ranked.")
+    if made.unlisted:
+        lack, are = ("lacks", "is") if made.unlisted == 1 else ("lack", "are")
+        rows = f"{format_count(made.unlisted, 'row')} with changed parameters"
+        parts.append(f"{rows} that {lack} a dataset {are} not listed.")
     return " ".join(parts)
 
 
@@ -250,6 +264,7 @@ def as_json(made: Overall) -> dict[str, object]:
         "left_out": {
             lacking.name: [name for name in made.datasets if name not in lacking.values] for lacking in made.unranked
         },
+        "unlisted": made.unlisted,
     }
 
 

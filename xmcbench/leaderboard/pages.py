@@ -15,7 +15,7 @@ from xmcbench.leaderboard.blocks import CHARTS, INDEX, Block, Figures, Heading, 
 from xmcbench.leaderboard.examples import Examples
 from xmcbench.leaderboard.groups import by_dataset, by_setting, for_tuning, order
 from xmcbench.leaderboard.published import MAIN, Source, sources
-from xmcbench.leaderboard.rows import Row, has_other_values
+from xmcbench.leaderboard.rows import Row
 from xmcbench.leaderboard.sections import FEW, Context, Measured, decisions, details, main_table
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import Scores
@@ -171,7 +171,7 @@ def _best(datasets: Mapping[str, Sequence[Record]], context: Context) -> Table |
                         name,
                         [
                             setting.title,
-                            *(_name_best(shown, metric, context.staleness) for metric in RANKED_BY),
+                            *(_name_best(shown, metric) for metric in RANKED_BY),
                             f"{methods}",
                         ],
                         0,
@@ -181,10 +181,9 @@ def _best(datasets: Mapping[str, Sequence[Record]], context: Context) -> Table |
     return text_table("best", captions.BEST, "Dataset", heads, lines, words=heads[:-1]) if lines else None
 
 
-def _name_best(shown: Sequence[Row], metric: str, staleness: Staleness) -> str:
+def _name_best(shown: Sequence[Row], metric: str) -> str:
     best = max(shown, key=lambda row: row.figures[metric].value)
-    name = best.name if has_other_values(best, staleness) else best.facts.short
-    return f"{name}, {100 * best.figures[metric].value:.1f}"
+    return f"{best.short_name}, {100 * best.figures[metric].value:.1f}"
 
 
 def _statistics(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], names: Sequence[str]) -> Table:

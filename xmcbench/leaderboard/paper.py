@@ -80,7 +80,7 @@ def paper_table(
     every = [row for own in shown.values() for row in own]
     if missing := [name for name in methods if not any(_is_named(row, name) for row in every)]:
         others = [row for own in measured.values() for row in own.rows if row.figures]
-        changed = [name for name in missing if any(_is_named(row, name) for row in others)]
+        changed = [name for name in missing if any(_is_named(row, name, changed=True) for row in others)]
         what = f" {changed[0]} with the parameters of a preset" if changed else f": {', '.join(missing)}"
         raise UsageError(f"there is no row of{what}", "see `xmcbench ls results`")
     rows: dict[str, dict[str, Row]] = {}
@@ -168,6 +168,8 @@ def _choose(measured: Measured, methods: Sequence[str]) -> list[Row]:
     return [row for row in unchanged if any(_is_named(row, name) for name in methods)]
 
 
-def _is_named(row: Row, name: str) -> bool:
+def _is_named(row: Row, name: str, changed: bool = False) -> bool:
+    """Return whether NAME or NAME:PRESET is a row; changed: also where it has other values than the preset."""
     method, colon, preset = name.partition(":")
-    return row.records[0].cell.method == method and (not colon or row.facts.preset == preset)
+    is_of_preset = row.facts.preset == preset and (changed or not row.has_other_values)
+    return row.records[0].cell.method == method and (not colon or is_of_preset)

@@ -69,7 +69,8 @@ class Row:
 
     costs: class of machine -> cost. problems: one entry per seed that has no result, "seed 1: failed: reason". marks:
     notes on the figures, such as that they are stale. kinds: those by which a reader may filter. facts: the parts of
-    its name. records: those with a result, by seed. filter: that of the figures.
+    its name. records: those with a result, by seed. filter: that of the figures. has_other_values: whether its
+    parameters are not those that its preset has today, such as another budget.
     """
 
     name: str
@@ -83,6 +84,12 @@ class Row:
     facts: Facts = field(default_factory=lambda: Facts(""))
     records: tuple[Record, ...] = ()
     filter: str = "none"
+    has_other_values: bool = False
+
+    @property
+    def short_name(self) -> str:
+        """The title with preset and changed parameters; the whole name where these do not show that values changed."""
+        return self.name if self.has_other_values else self.facts.short
 
     @cached_property  # one table has them, and most of a page's rows are in others
     def views(self) -> dict[str, Mapping[str, Estimate]]:
@@ -172,7 +179,7 @@ def judging(done: Sequence[Record]) -> tuple[str, ...]:
     )
 
 
-def of_presets(shown: Iterable[Row], staleness: Staleness) -> list[Row]:
+def of_presets(shown: Iterable[Row]) -> list[Row]:
     """Return the rows with the parameters of a preset; all rows where there is none.
 
     Of the rows of one preset that only differ in their budget, and of rows of one name, that with the values that the
@@ -180,21 +187,17 @@ def of_presets(shown: Iterable[Row], staleness: Staleness) -> list[Row]:
     """
     found = [*shown]
     found = [row for row in found if not row.facts.changes] or found
-    own = {row.name: row.facts for row in found if not has_other_values(row, staleness)}
+    own = {row.name: row.facts for row in found if not row.has_other_values}
     taken = {(facts.title, facts.preset, facts.encoder) for facts in own.values()}
     return [
         row for row in found if row.name in own or (row.facts.title, row.facts.preset, row.facts.encoder) not in taken
     ]
 
 
-def has_other_values(row: Row, staleness: Staleness) -> bool:
-    """Return whether a row has other values than its preset has today, such as another budget."""
-    return bool(row.records) and staleness.has_changed(row.records[0], row.facts.preset)
-
-
 def _row(name: str, group: Sequence[Record], filter_name: str, staleness: Staleness) -> Row:
     done = [record for record in group if record.ok]
     machines = group_by(done, machine_class)
+    facts = _facts(name, group[0])
     return Row(
         name=name,
         parameters=group[0].cell.parameters,
@@ -206,9 +209,10 @@ def _row(name: str, group: Sequence[Record], filter_name: str, staleness: Stalen
         ),
         marks=(*staleness.problems(done), *silence(done), *judging(done)),
         kinds=provenance.kinds((done or group)[0]),
-        facts=_facts(name, group[0]),
+        facts=facts,
         records=tuple(done),
         filter=filter_name,
+        has_other_values=staleness.has_changed(group[0], facts.preset),
     )
 
 

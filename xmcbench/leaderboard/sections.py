@@ -106,7 +106,6 @@ class Measured:
     borrowed: Sequence[Record]
     rows: Sequence[Row]
     filter: str
-    staleness: Staleness
 
     @classmethod
     def of(
@@ -122,12 +121,12 @@ class Measured:
             replace(row, marks=(*row.marks, *newer(row.records[0], date))) if row.records else row
             for row in (*own, *other)
         ]
-        return cls(dataset, setting, records, borrowed, sorted(marked, key=best_first), filter_name, context.staleness)
+        return cls(dataset, setting, records, borrowed, sorted(marked, key=best_first), filter_name)
 
     @property
     def standard(self) -> list[Row]:
         """The rows with the parameters of a preset, unchanged; all rows where there is none."""
-        return of_presets((row for row in self.rows if row.figures), self.staleness)
+        return of_presets(row for row in self.rows if row.figures)
 
     @property
     def changed(self) -> list[Row]:

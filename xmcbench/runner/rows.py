@@ -231,5 +231,7 @@ def _variant(entry: Entry, preset: str, values: Values) -> str:
 
 
 def _short(value: object) -> object:
-    """Shorten a value in a row's name to the last part of a path."""
-    return value.rstrip("/").rpartition("/")[2] or value if isinstance(value, str) else value
+    """Shorten a value in a row's name to the last part of a path; that of a URL says little."""
+    if not isinstance(value, str) or "://" in value:
+        return value
+    return value.rstrip("/").rpartition("/")[2] or value
