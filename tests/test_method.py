@@ -4,8 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
-from xmcbench import Method, MethodError, Texts, TopK
+from xmcbench import Method, MethodError, Texts, TopK, UsageError
 from xmcbench.method import contents
 
 TEXTS = Texts.from_lists(["a", "b", "c"])
@@ -118,6 +119,32 @@ def test_a_mixin_can_define_either(base):
 
     assert rows(OfWhole) == ([3, 3, 3], [3])
     assert rows(OfBatches) == rows(Below) == ([4, 4, 4], [3])
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (4, 5), (3, 4)])
+def test_pairs_of_other_texts_are_refused(shape):
+    class Trained(Whole):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.fitted = pairs
+
+    class Below(Trained):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            super().fit(raw_X, raw_Y)
+
+    class Mixin:
+        def fit(self, raw_X, raw_Y, pairs=None):
+            """Learn nothing."""
+
+    class Mixed(Mixin, Whole):
+        pass
+
+    labels, pairs = Texts.from_lists(list("vwxyz")), csr_matrix(shape, dtype=np.float32)
+    for method in (Trained(), Below(), Mixed()):
+        method.fit(TEXTS, labels, csr_matrix((3, 5)))
+        method.fit(TEXTS, labels)
+        for call in (lambda: method.fit(TEXTS, labels, pairs), lambda: method.fit(TEXTS, labels, pairs=pairs)):  # noqa: B023
+            with pytest.raises(UsageError, match=f"^the pairs are {shape[0]} x {shape[1]}, not 3 x 5 "):
+                call()
 
 
 def test_a_method_without_either_says_so():

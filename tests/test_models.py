@@ -300,6 +300,16 @@ def test_what_is_no_model_is_one_error(tiny, tmp_path, options, plugin):
         Model.load(out)
 
 
+def test_a_part_of_a_plug_in_that_is_not_given_is_said_with_its_flag(tiny, tmp_path, options):
+    out = tmp_path / "model"
+    library.fit(tiny, "hybrid", out, set={"hybrid": {"parts": "tfidf,bm25", "weights": "1,1"}}, options=options)
+    facts = json.loads((out / "model.json").read_text())
+    parameters = {**facts["parameters"], "parts": "tfidf,gone"}
+    (out / "model.json").write_text(json.dumps({**facts, "parameters": parameters, "plugins": ["gone.py"]}))
+    with pytest.raises(UsageError, match=r"unknown method 'gone' in the model .*/model \(--plugin gone.py\)"):
+        Model.load(out)
+
+
 ORDERED = """
     import numpy as np
     from xmcbench import Method, TopK

@@ -43,6 +43,13 @@ def test_draws_are_nested_and_of_the_stated_size(seed, by, one, other):
         assert few.nnz == np.isin(matrix.indices, kept).sum()
 
 
+@pytest.mark.parametrize("ratio", [np.float32(0.1), np.float64(0.1), Fraction(1, 10)])
+def test_a_ratio_is_any_real_number(ratio):
+    assert Setting.of("fs", ratio) == Setting.of("fs", 0.1)
+    with pytest.raises(UsageError, match="is outside"):
+        Setting.of("fs", ratio * 20)
+
+
 def test_sizes_are_exact_where_floats_are_not():
     matrix = csr_matrix(np.ones((1, 100), np.float32))
     assert draw_subset(matrix, Setting.of("fs", 0.29), 0).pairs.nnz == 29

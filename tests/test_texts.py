@@ -103,3 +103,20 @@ def test_damaged_store_is_a_clear_error(tmp_path):
     (tmp_path / "t.arrow").write_bytes(b"no arrow")
     with pytest.raises(DataError, match=r"cannot read the text store .*t\.arrow"):
         Texts.open(tmp_path / "t.arrow")
+
+
+def test_a_dict_or_a_table_is_no_list_of_texts():
+    """Its keys, or the names of its columns, would be the texts."""
+    columns = {"text": ["a", "b"]}
+    for values in (columns, pa.table(columns)):
+        for make in (Texts.of, Texts.from_lists, lambda contents: Texts.from_lists(["a"], contents)):
+            with pytest.raises(UsageError, match=r'is no list of texts \(pass one column of it: df\["text"\]\)'):
+                make(values)
+
+
+def test_a_generator_is_read_once():
+    made = Texts.from_lists((text for text in "ab"), (text for text in "cd"))
+    assert list(made) == ["a\tc", "b\td"]
+    assert list(Texts.of(text for text in "ab")) == ["a", "b"]
+    with pytest.raises(UsageError, match="there are 2 titles and 1 contents"):
+        Texts.from_lists((text for text in "ab"), (text for text in "c"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xmcbench import parameters
 from xmcbench.environment import Compute
-from xmcbench.errors import PluginError
+from xmcbench.errors import PluginError, UsageError
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.fingerprint import fingerprint, fingerprint_folder
 
@@ -85,9 +85,13 @@ class Method:
     def __init_subclass__(cls, **options: object) -> None:
         """Derive ``predict`` of the class from ``predict_batches``, or the other way round.
 
-        ``predict`` accepts a plain list of strings, as in a script or a notebook.
+        ``predict`` accepts a plain list of strings, as in a script or a notebook, and ``fit`` no pairs of other shapes.
         """
         super().__init_subclass__(**options)
+        # The class itself, or a mixin that is no method: that of another method is checked already.
+        trained = next(base for base in cls.__mro__ if "fit" in vars(base))
+        if trained is cls or not issubclass(trained, Method):
+            cls.fit = _check_pairs(vars(trained)["fit"])  # type: ignore[method-assign]
         # Where a class overrides one of the two, it must not inherit the other.
         owner = next(base for base in cls.__mro__ if "predict" in vars(base) or "predict_batches" in vars(base))
         if owner is not cls and issubclass(owner, Method):
@@ -185,7 +189,8 @@ class Method:
         """Learn from the training instances, all labels and the known pairs.
 
         raw_X: N training texts. raw_Y: L label texts. pairs: None in the zero-shot setting, else a binary CSR
-        matrix, float32 [N, L]. The return value is ignored.
+        matrix, float32 [N, L]. The return value is ignored. Raises UsageError for pairs of another shape, in every
+        class.
         """
         raise TypeError(f"{type(self).__name__} does not define fit")
 
@@ -216,10 +221,22 @@ class Method:
         vars(self).update(load_state(folder, type(self)))
 
 
+def _check_pairs(fit: Callable[..., object]) -> Callable[..., object]:
+    @wraps(fit)
+    def fit_checked(self: Method, raw_X: Texts, raw_Y: Texts, *rest: Any, **named: Any) -> object:
+        pairs = rest[0] if rest else named.get("pairs")
+        # Native code reads beyond the end of a matrix with fewer rows.
+        if pairs is not None and pairs.shape != (len(raw_X), len(raw_Y)):
+            found, wanted = (" x ".join(map(str, shape)) for shape in (pairs.shape, (len(raw_X), len(raw_Y))))
+            raise UsageError(f"the pairs are {found}, not {wanted}", "a row for each text and a column for each label")
+        return fit(self, raw_X, raw_Y, *rest, **named)
+
+    return fit_checked
+
+
 def _accept_lists(predict: Callable[..., TopK]) -> Callable[..., TopK]:
     @wraps(predict)
     def predict_texts(self: Method, raw_X: Texts | Sequence[str], *rest: Any, **named: Any) -> TopK:
-        from xmcbench.errors import UsageError
         from xmcbench.texts import Texts
 
         if isinstance(raw_X, str):

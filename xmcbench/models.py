@@ -105,11 +105,11 @@ class Model:
         facts = _read_facts(folder)
         for plugin in [plugins] if isinstance(plugins, str | Path) else plugins:
             import_file(Path(plugin))
+        flags = " ".join(f"--plugin {name}" for name in facts.plugins)
         try:
             kind = load(facts.method)
         except UnknownName as error:
-            names = " ".join(f"--plugin {name}" for name in facts.plugins)
-            raise UnknownName("method", facts.method, (), names or error.hint, f"of the model {folder}") from None
+            raise UnknownName("method", facts.method, (), flags or error.hint, f"of the model {folder}") from None
         method = kind(**facts.parameters)
         method.compute = compute or Compute()
         method.seed = facts.seed  # a part of a Hybrid takes it while it is loaded
@@ -117,6 +117,8 @@ class Model:
             method.load(folder)
         except DataError as error:  # its hint may be that of an artifact
             raise DataError(error.message, "fit the model again") from error
+        except UnknownName as error:  # one of its parts
+            raise UsageError(f"{error.message} in the model {folder}", flags or error.hint) from None
         except XmcbenchError:
             raise
         except Exception as error:  # a method can raise anything

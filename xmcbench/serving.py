@@ -19,6 +19,7 @@ from typing import Annotated, Any
 from urllib.parse import parse_qs
 
 import msgspec
+import numpy as np
 from msgspec import Meta, Struct
 
 from xmcbench.analysis.rankings import check_k
@@ -27,6 +28,8 @@ from xmcbench.models import Model
 
 #: Bytes of a request at most, and seconds that a client may take to send it.
 MOST_BYTES, _TIMEOUT_S = 16 << 20, 60
+#: A score at most: a first one may be infinite, and JSON has no such number.
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class _Request(Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
                 found = self.server.model.suggest(asked.documents, asked.k or self.server.k) if asked.documents else ()
             labels: list[list[dict[str, object]]] = [[] for _ in asked.documents]
             for row, _, score, uid, text in found:  # lists of texts have their numbers as uids
-                labels[int(row)].append({"uid": uid, "label": text, "score": score})
+                labels[int(row)].append({"uid": uid, "label": text, "score": min(score, _LARGEST)})
             self._answer(HTTPStatus.OK, {"model": self.server.model.facts.name, "documents": labels})
         except _Refused as refused:
             self.close_connection = True  # what was not read of the body would be taken for the next request

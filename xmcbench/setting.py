@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -50,13 +51,15 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
             return cls(kind)  # type: ignore[arg-type]
         if ratio is None:
             raise UsageError("the few-shot setting needs a ratio", "for example 0.01")
-        if not isinstance(ratio, int | float):
+        if not isinstance(ratio, Real):
             raise UsageError(f"the ratio {ratio!r} is not a number", "for example 0.01")
+        # By its digits: 0.1 of 32 bits is the same setting as 0.1 of 64.
+        ratio = float(str(ratio) if isinstance(ratio, np.floating) else ratio)  # 1 and 1.0 are one setting
         if not 0 < ratio <= 1:
             raise UsageError(f"the ratio {ratio:g} is outside (0, 1]", "0.01 is 1%; for no pairs use --setting ez")
         if by not in (None, "label", "pair"):
             raise UsageError(f"cannot sample by {by!r}", "--by label or --by pair")
-        return cls("fs", by or "label", float(ratio))  # type: ignore[arg-type] # 1 and 1.0 are one setting
+        return cls("fs", by or "label", ratio)  # type: ignore[arg-type]
 
     @classmethod
     def optional(cls, kind: str | None, ratio: float | None = None, by: str | None = None) -> Setting | None:

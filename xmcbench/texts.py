@@ -8,7 +8,7 @@ creates no Python strings until they are used.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
@@ -66,18 +66,20 @@ class Texts(Sequence[str]):
 
     @classmethod
     def from_lists(
-        cls, titles: Sequence[str], contents: Sequence[str] | None = None, uids: Sequence[str] | None = None
+        cls, titles: Iterable[str], contents: Iterable[str] | None = None, uids: Iterable[str] | None = None
     ) -> Texts:
         """Return a corpus in memory. ``contents`` default to empty, ``uids`` to the row numbers.
 
-        Raises UsageError, naming the row, for a value that is not text, and for columns of different lengths.
+        Raises UsageError, naming the row, for a value that is not text, and for columns of different lengths; and for
+        a dict or a table instead of a list.
         """
         import pyarrow as pa
 
+        titles = _list(titles)
         columns = {
-            "uid": list(uids) if uids is not None else [str(row) for row in range(len(titles))],
-            "title": list(titles),
-            "content": list(contents) if contents is not None else [""] * len(titles),
+            "uid": _list(uids) if uids is not None else [str(row) for row in range(len(titles))],
+            "title": titles,
+            "content": _list(contents) if contents is not None else [""] * len(titles),
         }
         for name, values in columns.items():
             _check_strings(name, values)
@@ -86,8 +88,8 @@ class Texts(Sequence[str]):
         return cls(pa.table({name: pa.array(values, pa.large_string()) for name, values in columns.items()}))
 
     @classmethod
-    def of(cls, texts: Texts | Sequence[str]) -> Texts:
-        """Return a list of strings as texts without contents; texts as they are."""
+    def of(cls, texts: Texts | Iterable[str]) -> Texts:
+        """Return a list of strings as texts without contents; texts as they are. Raises as ``from_lists``."""
         return texts if isinstance(texts, Texts) else cls.from_lists(texts)
 
     @classmethod
@@ -202,6 +204,13 @@ def _parts(columns: Sequence[pa.ChunkedArray], rows: int) -> Iterator[tuple[int,
             after = max(first + 1, int(np.searchsorted(ends, before + _BYTES, side="right")))
             yield start + first, after - first
             first = after
+
+
+def _list(values: Iterable[str]) -> list[str]:
+    if isinstance(values, Mapping) or hasattr(values, "columns"):  # their keys and the names of their columns
+        kind = type(values).__name__
+        raise UsageError(f"an object of type {kind} is no list of texts", 'pass one column of it: df["text"]')
+    return list(values)
 
 
 def _check_strings(name: str, values: Sequence[object]) -> None:

@@ -26,6 +26,8 @@ Pair = tuple[str, str]
 FILE = "judgments.jsonl"
 #: Pairs that are judged between two progress reports.
 _PAIRS = 8192
+#: Difference of two scores, absolute or relative, that another batch or another request can make.
+_NOISE = 0.1
 
 
 class Judge(Protocol):
@@ -55,7 +57,8 @@ class Judgments:
     counts: how many were ``asked`` of the judge, and how many were ``kept``, which cost nothing."""
 
     def __init__(self, judge: Judge, out: Path, files: Iterable[Path] = ()) -> None:
-        """Read what is there. Raises UsageError for a file that cannot be read; a last line cut short is left out."""
+        """Read what is there. Raises UsageError for a file that cannot be read and for two scores of one pair; a last
+        line cut short is left out."""
         self._judge, self._out = judge, out
         self._known: dict[tuple[str, str], float] = {}
         self.counts = {"asked": 0, "kept": 0}
@@ -109,7 +112,15 @@ class Judgments:
             except msgspec.MsgspecError as error:
                 raise UsageError(f"{file}, line {number} is not a judgment: {error}") from error
             if found.judge == self._judge.identity:
-                self._known[found.document, found.label] = found.score
+                key = found.document, found.label
+                before = self._known.get(key, found.score)
+                if not math.isclose(before, found.score, rel_tol=_NOISE, abs_tol=_NOISE):
+                    raise UsageError(
+                        f"{file}, line {number}: the label {found.label!r} has the score {found.score:g}, and "
+                        f"{before:g} for the same document before",
+                        "keep the judgments of one server",
+                    )
+                self._known[key] = found.score
 
 
 def keep_scores(

@@ -114,6 +114,19 @@ def test_what_is_chosen_goes_and_results_stay(inside, runs, choice, left):
     assert len(before) == 2
 
 
+def test_answers_of_a_judge_go_only_by_their_kind(inside, runs):
+    """They may have been paid for, and the next run asks only for the rest."""
+    folder = runs.artifacts / "unfinished" / f"judgments-{'a' * 32}"
+    folder.mkdir(parents=True)
+    (folder / "judgments.jsonl").write_text("{}\n")
+    assert "unfinished-judgments" in kinds(inside("clean", "--json"))
+    for choice in (("--unneeded",), ("--older-than", "0"), ("--kind", "unfinished")):
+        inside("clean", *choice, "--remove", code=0)
+        assert folder.exists()
+    inside("clean", "--kind", "unfinished-judgments", "--unneeded", "--remove", code=0)
+    assert not folder.exists()
+
+
 def test_a_kind_of_which_nothing_is_left_is_known(inside, runs):
     """A command that removes it may be given again."""
     for kind in ("predictions", "training"):

@@ -10,10 +10,11 @@ import sys
 from http.client import HTTPConnection
 from threading import Thread
 
+import numpy as np
 import pytest
 
 import xmcbench
-from xmcbench import Model, Options, UsageError
+from xmcbench import Model, Options, TopK, UsageError
 from xmcbench.serving import MOST_BYTES, Server
 
 
@@ -147,6 +148,17 @@ def test_an_error_of_the_method_is_answered(ask, model, monkeypatch):
 
     monkeypatch.setattr(type(model.method), "predict", fail)
     assert ask('{"documents": ["a"]}') == (500, {"error": "RuntimeError: no luck"})
+
+
+def test_an_infinite_score_is_the_largest_number(ask, model, monkeypatch):
+    """JSON has no infinity."""
+
+    def predict(_, texts, k):
+        return TopK.from_scores(np.array([[np.inf, 1.0] + [0.0] * (len(model.labels) - 2)] * len(texts), np.float32), k)
+
+    monkeypatch.setattr(type(model.method), "predict", predict)
+    _, found = ask('{"documents": ["a"], "k": 2}')
+    assert [label["score"] for label in found["documents"][0]] == [float(np.finfo(np.float32).max), 1.0]
 
 
 def test_only_this_machine_is_listened_to(server, model):

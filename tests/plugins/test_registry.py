@@ -163,6 +163,26 @@ def test_a_class_with_an_underscore_is_a_base_of_others(plugin):
     assert [(entry.name, bool(entry.description)) for entry in Registry([path]) if entry.plugin] == [("derived", True)]
 
 
+def test_a_class_below_an_installed_method_has_its_own_name(plugin):
+    """Unless it has a title, or one of a base that is no installed method."""
+    path = plugin(
+        """
+        from xmcbench.methods.tfidf import Tfidf
+        class _Base(Tfidf):
+            title = "Of a base"
+        class Below(_Base):
+            ngrams: int = 3
+        class MyTfidf(Tfidf):
+            ngrams: int = 3
+        class Titled(Tfidf):
+            title = "Mine"
+        """
+    )
+    registry = Registry([path])
+    titles = {name: registry[name].title for name in ("below", "my-tfidf", "titled", "tfidf")}
+    assert titles == {"below": "Of a base", "my-tfidf": "my-tfidf", "titled": "Mine", "tfidf": "TF-IDF"}
+
+
 def test_a_file_that_cannot_be_imported_in_a_cell_alone_says_why(plugin):
     """The message was that there was no such method."""
     with pytest.raises(PluginError, match="cannot be imported: ZeroDivisionError"):

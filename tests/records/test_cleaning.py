@@ -45,7 +45,7 @@ def find(store, kind=None):
 
 
 def test_the_kinds_are_those_of_records_and_those_that_a_folder_had(store):
-    general = {"unfinished", "predictions", "logs", "subsets"}
+    general = {"unfinished", "unfinished-judgments", "predictions", "logs", "subsets"}
     assert cleaning.kinds(store) == general
     artifact(store, "tokens")
     Artifacts(store.artifacts, own=store.training("a" * 32)).get("ranking", {}, lambda folder: None, own=True)

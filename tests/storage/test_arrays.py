@@ -162,7 +162,7 @@ def test_a_full_disk_and_a_folder_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setattr(safetensors.numpy, "save_file", full)
     with pytest.raises(StorageError, match="cannot write .*: No space left") as caught:
         save_arrays(tmp_path / "x", {"a": np.zeros(2)})
-    assert "free some space" in caught.value.hint
+    assert "free some space, then run again: a training with checkpoints continues" in caught.value.hint
 
 
 def test_what_is_not_such_a_file_is_said(tmp_path):

@@ -2,7 +2,8 @@
 
 The table names one record per kind; --json has the path of every item and all records that need it.
 
-Records, ranks and true pairs are results and are never removed, nor is anything that a running cell uses.
+Records, ranks and true pairs are results and are never removed, nor is anything that a running cell uses. What a judge
+answered before its cell failed is only removed with --kind unfinished-judgments.
 
   xmcbench clean                                  list everything
   xmcbench clean --unneeded --remove              remove what no record needs
@@ -38,7 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """List the selected items, or remove them."""
     from xmcbench.records import Store
-    from xmcbench.records.cleaning import count_freed_bytes, in_use, items, kinds, remove
+    from xmcbench.records.cleaning import UNFINISHED_JUDGMENTS, count_freed_bytes, in_use, items, kinds, remove
 
     store = Store(arguments.runs)
     store.check_exists()
@@ -52,10 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
     for kind in arguments.kind:
         if kind not in known:
             raise UnknownName("kind", kind, known)
+    is_selected = arguments.unneeded or arguments.older_than is not None
     chosen = [
         item
         for item in found
-        if (not arguments.kind or item.kind in arguments.kind)
+        if (item.kind in arguments.kind or not (is_selected and item.kind == UNFINISHED_JUDGMENTS))
+        and (not arguments.kind or item.kind in arguments.kind)
         and (arguments.older_than is None or item.age_days > arguments.older_than)
         and not (arguments.unneeded and item.records)
     ]

@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib import metadata
 from itertools import chain
 from typing import Any, get_args
 
@@ -18,12 +19,14 @@ from xmcbench.extras import installation
 from xmcbench.method import Method, Supervision
 from xmcbench.parameters import Parameter, Scalar
 
+#: The entry points of installed methods.
+GROUP = "xmcbench.methods"
 #: The default preset of a method that has it: a few minutes on two cores.
 DEFAULT_PRESET = "quick"
 
 Values = dict[str, Scalar]
 #: Attributes of a class that its description has unchanged.
-_ATTRIBUTES = ("title", "supervision", "deterministic", "packages", "described", "choices", "needs", "environment")
+_ATTRIBUTES = ("supervision", "deterministic", "packages", "described", "choices", "needs", "environment")
 #: Functions that a class may define.
 _OPTIONAL = ("describe", "require", "uses", "inputs", "estimate_calls", "pretrain")
 
@@ -64,6 +67,7 @@ class Description(Struct, frozen=True, kw_only=True):
             return msgspec.convert(
                 {
                     **said,
+                    "title": _title(method),
                     "cls": class_path(method),
                     "doc": inspect.getdoc(method) or "",
                     "parameters": msgspec.to_builtins(parameters.list_parameters(method)),
@@ -87,6 +91,15 @@ class Description(Struct, frozen=True, kw_only=True):
         """Raise Unavailable where a package is missing."""
         if missing := self.missing:
             raise Unavailable(f"{name} needs {', '.join(missing)}", installation(*missing.values()))
+
+
+def _title(method: type[Method]) -> str:
+    """Return the title of a class, empty where it is that of an installed method which the class extends."""
+    owner = next(base for base in method.__mro__ if "title" in vars(base))
+    if owner in (method, Method):
+        return method.title
+    installed = {point.value for point in metadata.entry_points(group=GROUP)}
+    return "" if class_path(owner) in installed else method.title
 
 
 def class_path(cls: type) -> str:

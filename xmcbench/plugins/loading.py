@@ -32,10 +32,8 @@ from typing import Any
 
 from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError, summarize
 from xmcbench.method import Method
-from xmcbench.plugins.description import Description, contract_problem
+from xmcbench.plugins.description import GROUP, Description, contract_problem
 from xmcbench.storage.source import PLUGIN_PREFIX, shadowed_files
-
-GROUP = "xmcbench.methods"
 
 #: Plug-in files that are being imported.
 _IMPORTING: list[Path] = []

@@ -2,6 +2,7 @@
 
 artifacts   shared by cells; a cell that needs a missing one makes it again
 unfinished  checkpoints of killed trainings, from which the next run continues, and leftovers of other work
+unfinished-judgments  answers of a judge, which may have been paid for, of cells that failed or were killed
 predictions of a record; figures are computed from ranks, so they are for inspection only
 logs        what the processes of cells printed
 subsets     pairs that were given to methods; drawn again if missing
@@ -29,6 +30,8 @@ from xmcbench.records.store import Store
 from xmcbench.storage.artifact_store import CONTENT, COST, SHARED, UNFINISHED, forget_content, list_folders, list_stores
 from xmcbench.storage.locks import CLAIM, Claim, exclusive, is_dead
 
+#: The answers of judges that no finished cell has: they are only removed where this kind is named.
+UNFINISHED_JUDGMENTS = "unfinished-judgments"
 #: The kinds that belong to records; the others are artifacts, and what is left of them.
 _OF_RECORDS = ("predictions", "logs", "subsets")
 
@@ -37,10 +40,10 @@ _OF_RECORDS = ("predictions", "logs", "subsets")
 class Item:
     """Something that can be removed.
 
-    kind: of artifact (``training``, ``tokens``, ...), ``unfinished``, ``predictions``, ``logs`` or ``subsets``. size:
-    bytes of its files; one that several items have is counted with the first of them. used: time of its last use, in
-    seconds since 1970. records: those that need it, by dataset, setting, method, seed and key. lock: the lock file that
-    users of it hold.
+    kind: of artifact (``training``, ``tokens``, ...), ``unfinished``, ``unfinished-judgments``, ``predictions``,
+    ``logs`` or ``subsets``. size: bytes of its files; one that several items have is counted with the first of them.
+    used: time of its last use, in seconds since 1970. records: those that need it, by dataset, setting, method, seed
+    and key. lock: the lock file that users of it hold.
     """
 
     kind: str
@@ -68,7 +71,7 @@ def items(store: Store) -> list[Item]:
 def kinds(store: Store) -> set[str]:
     """Return the kinds of items that a runs folder can have. The folder of a kind of artifacts outlives them."""
     made = {folder.name for root in list_stores(store.root) for folder in root.glob("[!.]*/")}
-    return {UNFINISHED, *_OF_RECORDS, *made - {CONTENT}}
+    return {UNFINISHED, UNFINISHED_JUDGMENTS, *_OF_RECORDS, *made - {CONTENT}}
 
 
 def count_freed_bytes(store: Store, chosen: Iterable[Item]) -> int:
@@ -125,10 +128,12 @@ def _artifacts(store: Store, records: list[Record], seen: set[int]) -> Iterator[
         for name in record.artifacts:
             needed.setdefault(name, []).append(str(record.cell.path))
     for kind, folder, lock in chain.from_iterable(map(list_folders, list_stores(store.root))):
+        is_answers = kind == UNFINISHED and folder.name.startswith("judgments-")
         cost, name = folder / COST, store.relative(folder).removeprefix(f"{SHARED}/")
         with suppress(FileNotFoundError):  # a running cell has removed it
             used = (cost if cost.exists() else folder).stat().st_mtime
-            yield Item(kind, folder, _size(folder, seen), used, tuple(needed.get(name, ())), lock)
+            listed = UNFINISHED_JUDGMENTS if is_answers else kind
+            yield Item(listed, folder, _size(folder, seen), used, tuple(needed.get(name, ())), lock)
 
 
 def _size(path: Path, seen: set[int]) -> int:

@@ -47,7 +47,7 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         save_file(plain, path)
         path.chmod(mode)
     except (SafetensorError, OSError) as error:
-        hint = "free some space, then run again: training continues from the last checkpoint"
+        hint = "free some space, then run again: a training with checkpoints continues from the last checkpoint"
         raise StorageError(f"cannot write {path}: {error}", hint) from error
 
 

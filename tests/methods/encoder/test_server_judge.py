@@ -153,6 +153,11 @@ def test_judgments_of_a_file_and_of_other_judges(fake, judge, tmp_path):
     told = Judgments(other, tmp_path / "c.jsonl", [tmp_path / "kept.jsonl"])
     told.score(PAIRS[:2])
     assert told.counts == {"asked": 2, "kept": 0}
+    *_, first = (tmp_path / "kept.jsonl").read_text().splitlines()
+    other_score = json.dumps(json.loads(first) | {"score": json.loads(first)["score"] + 0.5})
+    (tmp_path / "two.jsonl").write_text(f"{first}\n{other_score}\n")
+    with pytest.raises(UsageError, match=r"two.jsonl, line 2: the label .* for the same document before"):
+        Judgments(judge, tmp_path / "e.jsonl", [tmp_path / "two.jsonl"])
     (tmp_path / "bad.jsonl").write_text('{"judge": 1}\n')
     with pytest.raises(UsageError, match=r"bad.jsonl, line 1 is not a judgment"):
         Judgments(judge, tmp_path / "d.jsonl", [tmp_path / "bad.jsonl"])
