@@ -182,7 +182,10 @@ def test_wrong_requests(inside, runs):
     for words, message in (
         (("--runs", "none"), "no runs folder at none"),
         (("--kind", "trainings"), "unknown kind 'trainings' (did you mean 'training'?)"),
-        (("--kind", "tokens"), "(known: embeddings, logs, predictions, subsets, training, unfinished, unfinished-judgments)"),
+        (
+            ("--kind", "tokens"),
+            "(known: embeddings, logs, predictions, subsets, training, unfinished, unfinished-judgments)",
+        ),
         (("--older-than", "month"), "argument --older-than: 'month' is not a number of days"),
         (("--older-than", "-1"), "argument --older-than: '-1' is not a number of days"),
         (("--older-than", "nan"), "argument --older-than: 'nan' is not a number of days"),

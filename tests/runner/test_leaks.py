@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from xmcbench import environment
 from xmcbench.contract import CheckRequest, check
 from xmcbench.records import Store
 from xmcbench.runner import isolation
@@ -132,7 +133,8 @@ def test_copies_of_what_comes_with_xmcbench_are_hidden(tmp_path, monkeypatch):
         folder.mkdir(parents=True)
     noted = json.dumps({"url": checkout.as_uri(), "dir_info": {}})
     distribution = type("Distribution", (), {"read_text": lambda self, name: noted})
-    monkeypatch.setattr(locations.metadata, "distribution", lambda name: distribution())
+    monkeypatch.setattr(environment.metadata, "distribution", lambda name: distribution())
+    monkeypatch.setattr(locations, "install_note", environment.install_note.__wrapped__)
     monkeypatch.setattr(locations.sys, "prefix", str(tmp_path / "environment"))
     found = {path for path in isolation.paths_of_machine() if path.is_relative_to(tmp_path)}
     hidden_names = ("datasets", "leaderboards/truth", "build", "dist", ".tox")
