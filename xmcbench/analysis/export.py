@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
-from msgspec import Struct
 
 from xmcbench.errors import StorageError, Unavailable, UsageError
 from xmcbench.extras import installation
@@ -49,17 +45,6 @@ _KEY, _SHA256 = "xmcbench.key", "xmcbench.sha256"
 _PARAMETERS = ("dataset", "setting", "by", "ratio", "method", "seed", "filter")
 #: The longest value of a parameter or a tag.
 _LONGEST = 5000
-#: Difference of two scores, absolute or relative, that another batch or another request can make.
-_NOISE = 0.1
-
-
-class _Judgment(Struct, frozen=True):
-    """A line that a judge's method kept."""
-
-    judge: str
-    document: str
-    label: str
-    score: float
 
 
 def write_records(records: Sequence[Record], path: Path, staleness: Staleness) -> None:
@@ -177,35 +162,13 @@ def _shorten(value: object) -> str:
 
 
 def collect_judgments(runs: Path) -> list[str]:
-    """Return the judgments that cells below a runs folder kept, finished or not: lines of JSON, each once.
-
-    Raises UsageError where one judge gave a document and a label two scores, as two servers with a model of one name
-    do, and StorageError for a line that is no judgment.
-    """
+    """Return the judgments that cells below a runs folder kept, finished or not: lines of JSON, each once."""
     kept = "judgments"
     found: dict[str, None] = {}
-    scores: dict[tuple[str, str, str], float] = {}
     for store in list_stores(runs):
         for folder in (*sorted(store.glob(f"{kept}/*/")), *sorted((store / UNFINISHED).glob(f"{kept}-*/"))):
             if (file := folder / f"{kept}.jsonl").is_file():
                 with file.open("rb") as lines:
                     # The last line can be half written, also in the middle of a character.
-                    for line in (line for line in lines if line.endswith(b"\n")):
-                        said = _read_judgment(line, file)
-                        key = said.judge, said.document, said.label
-                        before = scores.setdefault(key, said.score)
-                        if not math.isclose(before, said.score, rel_tol=_NOISE, abs_tol=_NOISE):
-                            raise UsageError(
-                                f"{said.judge} gave the label {said.label!r} of one document the scores {before:g} and "
-                                f"{said.score:g}",
-                                "keep the runs of each server in a folder of its own, and export one",
-                            )
-                        found[line.decode().rstrip("\n")] = None
+                    found.update((line.decode().rstrip("\n"), None) for line in lines if line.endswith(b"\n"))
     return sorted(found)
-
-
-def _read_judgment(line: bytes, file: Path) -> _Judgment:
-    try:
-        return msgspec.json.decode(line, type=_Judgment)
-    except msgspec.MsgspecError as error:
-        raise StorageError(f"{file} has a line that is not a judgment: {error}", "remove the line") from error

@@ -57,8 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = [
         item
         for item in found
-        if (item.kind in arguments.kind or not (is_selected and item.kind == UNFINISHED_JUDGMENTS))
-        and (not arguments.kind or item.kind in arguments.kind)
+        if (item.kind in arguments.kind if arguments.kind else not (is_selected and item.kind == UNFINISHED_JUDGMENTS))
         and (arguments.older_than is None or item.age_days > arguments.older_than)
         and not (arguments.unneeded and item.records)
     ]
